@@ -18,11 +18,11 @@ import pyarrow as pa
 
 from airflow_provider_kafka_s3.schemas.avro import Node, parse_schema
 
-__all__ = ["AvroBlock", "AvroFile", "datums", "file_schema"]
+__all__ = ["PIECE", "AvroBlock", "AvroFile", "datums", "file_schema"]
 
 _MAGIC: Final = b"Obj\x01"
 _SYNC: Final = 16
-_PIECE: Final = 1024 * 1024
+PIECE: Final = 1024 * 1024
 """Bytes of the blocks that are decoded at once."""
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
@@ -59,7 +59,7 @@ def file_schema(body: bytes | io.BufferedReader) -> Node:
     return parse_schema(_metadata(_opened(body))["avro.schema"].decode())
 
 
-def datums(body: bytes | io.BufferedReader, *, logical: bool = True, piece: int = _PIECE) -> Iterator[list[Any]]:
+def datums(body: bytes | io.BufferedReader, *, logical: bool = True, piece: int = PIECE) -> Iterator[list[Any]]:
     """The datums of a file as Python values, some at a time; those of unions without their type.
 
     Args:
@@ -118,7 +118,7 @@ class AvroFile:
             raise ValueError(f"its schema is damaged: {str(e) or type(e).__name__}") from e
         self._beginning = beginning.getvalue()
 
-    def blocks(self, piece: int = _PIECE) -> Iterator[list[AvroBlock]]:
+    def blocks(self, piece: int = PIECE) -> Iterator[list[AvroBlock]]:
         """The blocks, some at a time.
 
         Args:

@@ -5,18 +5,23 @@ from __future__ import annotations
 import bz2
 import io
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 from isal import igzip
 
+from airflow_provider_kafka_s3.arrays import Int64Array
 from airflow_provider_kafka_s3.config import CompressionName
 from airflow_provider_kafka_s3.reading.remote_file import RemoteFile
 
-__all__ = ["expanded", "lines_of"]
+__all__ = ["LineBlock", "expanded", "line_blocks", "lines_of"]
 
 _PIECE: Final = 1024 * 1024
 """Bytes that are decompressed at once."""
+_NEWLINE: Final = b"\n"
+_UNFINISHED: Final = "it does not end with its separator"
 
 
 def expanded(file: RemoteFile, compression: CompressionName) -> Iterator[bytes]:
@@ -57,4 +62,38 @@ def lines_of(pieces: Iterator[bytes], separator: bytes) -> Iterator[list[bytes]]
             yield found
             pending = [last]
     if any(pending):
-        raise ValueError("it does not end with its separator")
+        raise ValueError(_UNFINISHED)
+
+
+@dataclass(frozen=True)
+class LineBlock:
+    """Lines that follow one another.
+
+    Attributes:
+        data: their bytes; a newline is behind each of them.
+        ends: where these newlines are.
+    """
+
+    data: bytes
+    ends: Int64Array
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+
+def line_blocks(pieces: Iterator[bytes]) -> Iterator[LineBlock]:
+    """The lines of one piece at a time, not cut apart.
+
+    Raises:
+        ValueError: the last piece does not end with a newline.
+    """
+    pending: list[bytes | memoryview] = []
+    for piece in pieces:
+        end = piece.rfind(_NEWLINE) + 1
+        if end:
+            data = b"".join([*pending, memoryview(piece)[:end]])
+            yield LineBlock(data, np.flatnonzero(np.frombuffer(data, np.uint8) == ord(_NEWLINE)))
+            pending = []
+        pending.append(piece[end:])
+    if any(pending):
+        raise ValueError(_UNFINISHED)

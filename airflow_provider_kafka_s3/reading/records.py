@@ -7,11 +7,9 @@ anything is read, see :func:`kept_parts`.
 from __future__ import annotations
 
 import base64
-import binascii
 import functools
 import io
 import itertools
-import operator
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -49,11 +47,25 @@ from airflow_provider_kafka_s3.exceptions import (
 )
 from airflow_provider_kafka_s3.reading.avro_file import datums
 from airflow_provider_kafka_s3.reading.committed_objects import CommittedObjects
-from airflow_provider_kafka_s3.reading.lines import expanded, lines_of
+from airflow_provider_kafka_s3.reading.envelope_batches import batch_rows, envelope_rows
+from airflow_provider_kafka_s3.reading.envelope_datums import envelopes_in_avro
+from airflow_provider_kafka_s3.reading.envelope_lines import parse_lines, read_lines
+from airflow_provider_kafka_s3.reading.envelopes import EnvelopeColumns
+from airflow_provider_kafka_s3.reading.field_bytes import EnvelopedBytes, IgnoredBytes, bytes_decoder
+from airflow_provider_kafka_s3.reading.lines import LineBlock, expanded, line_blocks, lines_of
+from airflow_provider_kafka_s3.reading.record import Record, Records
 from airflow_provider_kafka_s3.reading.remote_file import REQUEST, RemoteFile
-from airflow_provider_kafka_s3.structs import decode_struct
 
-__all__ = ["KeptParts", "Record", "keeps_offsets", "kept_parts", "read_object", "read_records", "record_objects"]
+__all__ = [
+    "KeptParts",
+    "Record",
+    "Records",
+    "keeps_offsets",
+    "kept_parts",
+    "read_object",
+    "read_records",
+    "record_objects",
+]
 
 PartName: TypeAlias = Literal["key", "value", "headers", "timestamp", "offset"]
 
@@ -62,33 +74,9 @@ _PIECE: Final = 1024 * 1024
 """Bytes of values that are read at once, about."""
 _ROWS: Final = 16_384
 """Rows that are read at once at most."""
-_SPACE: Final = b" \t\r"
-_QUOTE: Final = ord('"')
-_FIELDS: Final = ("key", "value", "headers", "partition", "offset", "timestamp")
-_ENVELOPE: Final = operator.itemgetter(*_FIELDS)
-_KEY: Final = b'{"key":'
-_VALUE: Final = b',"value":'
-_HEADERS: Final = b',"headers":'
 
-
-class Record(msgspec.Struct, frozen=True, gc=False):
-    """A record as Kafka had it.
-
-    Attributes:
-        partition: the Kafka partition.
-        offset: of the record; None: the object does not keep it, and there are gaps between the offsets.
-        timestamp: in milliseconds; None: it has none, or it is not kept.
-        key: of the record; None: it is null, or not kept.
-        value: of the record; None: it is null.
-        headers: of the record, in their order; empty if they are not kept.
-    """
-
-    partition: int
-    offset: int | None
-    timestamp: int | None
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...] = ()
+_Some: TypeAlias = tuple[Records, EnvelopeColumns | None]
+"""Records, and the columns that they are made of, if they are."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,7 +177,7 @@ def record_objects(log: TopicLog, plan: Plan, decision: Manifest) -> list[Object
     return CommittedObjects(log, plan, decision).of_records()
 
 
-def read_records(log: TopicLog, plan: Plan, decision: Manifest, entry: ObjectEntry) -> Iterator[list[Record]]:
+def read_records(log: TopicLog, plan: Plan, decision: Manifest, entry: ObjectEntry) -> Iterator[Records]:
     """The records of an object, in their order there, about a megabyte at a time.
 
     Args:
@@ -209,7 +197,7 @@ def read_records(log: TopicLog, plan: Plan, decision: Manifest, entry: ObjectEnt
 
 def read_object(
     objects: CommittedObjects, entry: ObjectEntry, *, without: Sequence[str] = (), request: int = REQUEST
-) -> Iterator[list[Record]]:
+) -> Iterator[Records]:
     """The records of an object, as :func:`read_records` gives them.
 
     Args:
@@ -256,7 +244,7 @@ class _Object:
         self._entry = entry
         self._sibling = objects.sibling(entry)
 
-    def records(self) -> Iterator[list[Record]]:
+    def records(self) -> Iterator[Records]:
         """See :func:`read_records`."""
         kept, is_dead = kept_parts(self._layout), self._objects.is_dead_letters(self._entry)
         if not is_dead and "value" in kept.missing:
@@ -265,38 +253,42 @@ class _Object:
                 f"Kafka ({kept.missing['value']}). Nothing was read: {self._objects.url(self._entry)}"
             )
         if is_dead:
-            return self._whole([*map(_of_dead_letter, rows)] for rows in self._rows(self._entry, JsonLines()))
+            rows_of_letters = self._rows(self._entry, JsonLines())
+            return self._whole((Records.of(map(_of_dead_letter, rows)), None) for rows in rows_of_letters)
         if isinstance(self._layout.content, Envelope):
             return self._whole(self._envelopes(kept))
         return self._values(kept)
 
-    def _whole(self, found: Iterator[list[Record]]) -> Iterator[list[Record]]:
+    def _whole(self, found: Iterator[_Some]) -> Iterator[Records]:
         """Records that have their partition and offset, which the manifest has, too."""
         parts = iter(self._entry.by_slice)
         partition, low, high, left = -1, 0, 0, 0
         try:
-            for records in found:
+            for records, columns in found:
                 at = 0
                 while at < len(records):
                     if not left:
                         part = next(parts)  # rows are as many as records
                         partition, low, high = self._plan.slices[part.id].partition, part.min_offset, part.max_offset
                         left = part.records
-                    some = records[at : at + left]
-                    for record in some:
-                        offset = record.offset
-                        if record.partition != partition or offset is None or not low <= offset <= high:
-                            raise self._objects.unreadable(
-                                self._entry,
-                                f"it has a record of partition {record.partition}, offset {record.offset}, and the "
-                                f"manifest others",
-                            )
-                    at, left = at + len(some), left - len(some)
+                    some = slice(at, min(at + left, len(records)))
+                    if columns is None or not columns.are_between(some, partition, low, high):
+                        self._require_between(records[some], partition, low, high)
+                    at, left = some.stop, left - (some.stop - at)
                 yield records
         except (KeyError, TypeError, ValueError) as e:
             raise self._objects.unreadable(self._entry, f"a row is no record ({e})") from e
 
-    def _values(self, kept: KeptParts) -> Iterator[list[Record]]:
+    def _require_between(self, records: Records, partition: int, low: int, high: int) -> None:
+        for record in records:
+            offset = record.offset
+            if record.partition != partition or offset is None or not low <= offset <= high:
+                raise self._objects.unreadable(
+                    self._entry,
+                    f"it has a record of partition {record.partition}, offset {record.offset}, and the manifest others",
+                )
+
+    def _values(self, kept: KeptParts) -> Iterator[Records]:
         layout, content = self._layout, self._layout.content
         beside: dict[str, Iterator[Any]] = {}
         if isinstance(content, SiblingObjects):
@@ -307,41 +299,27 @@ class _Object:
                 beside[name] = itertools.chain.from_iterable(self._rows(entry, settings))
         key_of = None
         if isinstance(content, SiblingObjects) and content.keys is not None and "key" in kept.kept:
-            key_of = _decoder(content.keys, layout.key_converter)
-        value_of = _decoder(layout.format, layout.value_converter or BytesConverter())
+            key_of = bytes_decoder(content.keys, layout.key_converter)
+        value_of = bytes_decoder(layout.format, layout.value_converter or BytesConverter())
         found: Iterator[list[Any]] = self._nulls()
         if self._sibling is None:
             found = self._rows(self._entry, layout.format)
-        places = self._places()
-        absent = itertools.repeat(None)
-        row_keys, row_headers = beside.get(".keys", absent), beside.get(".headers", absent)
+        partitions, offsets = self._places()
+        row_keys, row_headers = beside.get(".keys"), beside.get(".headers")
         try:
             for rows in found:
                 values = rows if value_of is None or self._sibling is not None else [*map(value_of, rows)]
-                of_rows = itertools.islice(places, len(rows))
-                if not beside:
-                    yield [
-                        Record(partition, offset, None, None, value)
-                        for value, (partition, offset) in zip(values, of_rows, strict=True)
-                    ]
-                    continue
-                yield [
-                    Record(
-                        partition,
-                        offset,
-                        None,
-                        None if key is None or "key" in kept.missing else (key if key_of is None else key_of(key)),
-                        value,
-                        _text_headers(headers),
-                    )
-                    for value, (partition, offset), key, headers in zip(
-                        values,
-                        of_rows,
-                        itertools.islice(row_keys, len(rows)),
-                        itertools.islice(row_headers, len(rows)),
-                        strict=True,
-                    )
-                ]
+                of_keys = of_headers = None
+                if row_keys is not None:
+                    of_keys = _next(row_keys, len(rows))
+                    if "key" in kept.missing:
+                        of_keys = None
+                    elif key_of is not None:
+                        of_keys = [None if key is None else key_of(key) for key in of_keys]
+                if row_headers is not None:
+                    of_headers = [*map(_text_headers, _next(row_headers, len(rows)))]
+                places = _next(partitions, len(rows)), _next(offsets, len(rows))
+                yield Records(*places, None, of_keys, values, headers=of_headers)
             for rest in beside.values():
                 next(rest, None)  # the end, where the bytes are compared
         except (KeyError, TypeError, ValueError) as e:
@@ -352,18 +330,11 @@ class _Object:
         for start in range(0, self._entry.records, _ROWS):
             yield [None] * min(_ROWS, self._entry.records - start)
 
-    def _places(self) -> Iterator[tuple[int, int | None]]:
+    def _places(self) -> tuple[Iterator[int], Iterator[int | None]]:
         """Partition and offset of each row."""
-        parts = self._parts_by_index() if self._has_index else ((part, None) for part in self._entry.by_slice)
-        for part, ranges in parts:
-            partition = self._plan.slices[part.id].partition
-            known: Iterable[Sequence[int]] | None = ranges
-            if known is None:
-                known = certain_ranges(part.min_offset, part.max_offset + 1, part.records)
-            if known is None:
-                yield from itertools.repeat((partition, None), part.records)
-            else:
-                yield from ((partition, offset) for start, stop in known for offset in range(start, stop))
+        parts = [*self._parts_by_index()] if self._has_index else [(part, None) for part in self._entry.by_slice]
+        partitions = (itertools.repeat(self._plan.slices[part.id].partition, part.records) for part, _ in parts)
+        return itertools.chain.from_iterable(partitions), itertools.chain.from_iterable(map(_offsets, parts))
 
     def has_offsets_in_index(self) -> bool:
         """Whether there is an index, which has the offset of each record."""
@@ -395,36 +366,30 @@ class _Object:
                 chunk.offset_ranges,
             )
 
-    def _envelopes(self, kept: KeptParts) -> Iterator[list[Record]]:
+    def _envelopes(self, kept: KeptParts) -> Iterator[_Some]:
         layout = self._layout
-        is_json = isinstance(layout.record_format, JsonLines)
-        value_converter = layout.value_converter or BytesConverter()
-        value_of = _nullable(
-            layout.record_format,
-            value_converter,
-            null_is_document=isinstance(value_converter, JsonConverter) and layout.format.on_null != "write",
-        )
-        key_of = _nullable(layout.record_format, layout.key_converter) if "key" in kept.kept else _nothing
-        for rows in self._rows(self._entry, layout.format):
-            yield [
-                Record(
-                    partition,
-                    offset,
-                    timestamp,
-                    key_of(key),
-                    value_of(value),
-                    tuple([(h["key"], _header(h["value"])) for h in headers]) if headers else (),
-                )
-                for key, value, headers, partition, offset, timestamp in (_line_fields(rows) if is_json else rows)
-            ]
+        settings, converter = layout.record_format, layout.value_converter or BytesConverter()
+        has_documents = isinstance(converter, JsonConverter) and layout.format.on_null != "write"
+        value_bytes = EnvelopedBytes(settings, converter, null_is_document=has_documents)
+        key_bytes = (EnvelopedBytes if "key" in kept.kept else IgnoredBytes)(settings, layout.key_converter)
+        for rows in self._rows(self._entry, layout.format, enveloped=True):
+            if isinstance(rows, LineBlock):
+                yield _of_lines(rows, key_bytes, value_bytes)
+            elif isinstance(rows, EnvelopeColumns):
+                yield _of_columns(rows, key_bytes.of_bytes(rows.keys), value_bytes.of_bytes(rows.values)), rows
+            else:
+                yield _of_rows(rows, key_bytes, value_bytes), None
 
-    def _rows(self, entry: ObjectEntry, settings: Format) -> Iterator[list[Any]]:
-        """Rows of an object: bytes of lines, or Python values; exactly as many as its manifest has."""
+    def _rows(self, entry: ObjectEntry, settings: Format, *, enveloped: bool = False) -> Iterator[Any]:
+        """Rows of an object, some at a time, exactly as many as its manifest has.
+
+        They are bytes of lines, or Python values; envelopes may be blocks of lines, or columns.
+        """
         if isinstance(record_format(settings), RawBytes):
             # A value may hold the separator. Then there are more rows than records, which only the end shows.
             self._require_count(entry, sum(map(len, self._all_rows(entry, settings))))
         number = 0
-        for rows in self._all_rows(entry, settings):
+        for rows in self._all_rows(entry, settings, enveloped=enveloped):
             number += len(rows)
             if number > entry.records:
                 self._require_count(entry, number)
@@ -436,23 +401,26 @@ class _Object:
             more = "more" if number > entry.records else f"{number:,}"
             raise self._objects.unreadable(entry, f"it has {more} rows for {entry.records:,} records")
 
-    def _all_rows(self, entry: ObjectEntry, settings: Format) -> Iterator[list[Any]]:
+    def _all_rows(self, entry: ObjectEntry, settings: Format, *, enveloped: bool = False) -> Iterator[Any]:
         file = RemoteFile(functools.partial(self._objects.get, entry), entry.size, self._request)
-        is_envelope = isinstance(self._layout.content, Envelope)
+        piece = min(_PIECE, file.request)
         try:
             match settings:
                 case Parquet():
-                    yield from _parquet_rows(file, [*_FIELDS] if is_envelope else None)
+                    yield from _parquet_rows(file, envelope_rows if enveloped else batch_rows)
                     return
                 case AvroContainer():
-                    found = datums(
-                        io.BufferedReader(file, file.request), logical=False, piece=min(_PIECE, file.request)
-                    )
-                    yield from ([*map(_ENVELOPE, rows)] for rows in found) if is_envelope else found
+                    body: Any = io.BufferedReader(file, file.request)
+                    if enveloped:
+                        yield from envelopes_in_avro(body, self._plan.topic, piece=piece)
+                    else:
+                        yield from datums(body, logical=False, piece=piece)
                 case BlockGzip(lines=lines):
-                    yield from lines_of(expanded(file, "gzip"), _separator(lines))
+                    pieces = expanded(file, "gzip")
+                    yield from line_blocks(pieces) if enveloped else lines_of(pieces, _separator(lines))
                 case JsonLines(compression=compression) | RawBytes(compression=compression):
-                    yield from lines_of(expanded(file, compression), _separator(settings))
+                    pieces = expanded(file, compression)
+                    yield from line_blocks(pieces) if enveloped else lines_of(pieces, _separator(settings))
                 case _:
                     raise _Damaged(f"the format {settings!r} has no rows")
         except (ValueError, LookupError, OSError, EOFError, zlib.error, pa.ArrowException) as e:
@@ -460,116 +428,65 @@ class _Object:
         self._objects.require_crc32(entry, file.crc32)
 
 
+def _offsets(known_part: tuple[SlicePart, Sequence[Sequence[int]] | None]) -> Iterator[int | None]:
+    """The offset of each row of a part, as far as they are known."""
+    part, ranges = known_part
+    known: Iterable[Sequence[int]] | None = ranges
+    if known is None:
+        known = certain_ranges(part.min_offset, part.max_offset + 1, part.records)
+    if known is None:
+        return itertools.repeat(None, part.records)
+    return itertools.chain.from_iterable(range(start, stop) for start, stop in known)
+
+
+def _next(rows: Iterator[Any], count: int) -> list[Any]:
+    """The next ones.
+
+    Raises:
+        ValueError: there are fewer.
+    """
+    found = [*itertools.islice(rows, count)]
+    if len(found) != count:
+        raise ValueError(f"{count - len(found)} of its parts are missing")
+    return found
+
+
 def _separator(settings: Format) -> bytes:
     return settings.separator.encode() if isinstance(settings, RawBytes) else b"\n"
 
 
-def _parquet_rows(file: RemoteFile, names: list[str] | None) -> Iterator[list[Any]]:
-    """Rows with these columns; None: those of the file, whose only one is not in a tuple."""
+def _parquet_rows(file: RemoteFile, rows_of: Callable[[pa.RecordBatch], Any]) -> Iterator[Any]:
     with pq.ParquetFile(cast("Any", pa.PythonFile(file, mode="r")), buffer_size=file.request) as found:
         size = max(sum(found.metadata.row_group(i).total_byte_size for i in range(found.num_row_groups)), 1)
         rows = min(max(min(_PIECE, file.request) * found.metadata.num_rows // size, 1), _ROWS)
-        for batch in found.iter_batches(batch_size=rows):
-            columns = [_column(batch.column(name)) for name in names or batch.schema.names]
-            yield [*(columns[0] if len(columns) == 1 else zip(*columns, strict=True))]
+        yield from map(rows_of, found.iter_batches(batch_size=rows))
 
 
-def _column(column: pa.Array[Any]) -> Iterable[Any]:
-    """The values of a column; timestamps as numbers, and headers only if a record has some."""
-    if pa.types.is_timestamp(column.type):
-        return column.view(pa.int64()).to_pylist()
-    if isinstance(column, pa.ListArray) and not len(column.flatten()):
-        return itertools.repeat((), len(column))
-    return column.to_pylist()
+def _of_columns(
+    columns: EnvelopeColumns, of_keys: Sequence[bytes | None], of_values: Sequence[bytes | None]
+) -> Records:
+    return Records(columns.partitions.tolist(), columns.offsets.tolist(), columns.timestamps, of_keys, of_values)
 
 
-class _Line(msgspec.Struct, frozen=True, gc=False):
-    """An envelope in JSON."""
-
-    key: msgspec.Raw
-    value: msgspec.Raw
-    headers: list[dict[str, str | None]]
-    partition: int
-    offset: int
-    timestamp: int | None
-
-
-def _line_fields(lines: list[bytes]) -> Iterator[tuple[bytes, bytes, Any, int, int, int | None]]:
-    """The fields of envelopes in JSON, with key and value byte for byte.
-
-    White space around a document is a part of it, so the fields are found by their order.
-    """
-    found = decode_struct(b"[%b]" % b",".join(lines), list[_Line])
-    for line, one in zip(lines, found, strict=True):
-        key, value = bytes(one.key), bytes(one.value)
-        end_of_key = len(_KEY) + len(key)
-        end_of_value = end_of_key + len(_VALUE) + len(value)
-        if not (
-            line[len(_KEY)] not in _SPACE
-            and line.startswith(_VALUE, end_of_key)
-            and line[end_of_key + len(_VALUE)] not in _SPACE
-            and line.startswith(_HEADERS, end_of_value)
-        ):
-            key, at = _verbatim(line, 0, _KEY, key)
-            value, at = _verbatim(line, at, _VALUE, value)
-            if not line.startswith(_HEADERS, at):
-                raise _Damaged("an envelope has other fields")
-        yield key, value, one.headers, one.partition, one.offset, one.timestamp
+def _of_rows(rows: list[Any], key_bytes: EnvelopedBytes, value_bytes: EnvelopedBytes) -> Records:
+    """Records of tuples with the fields of envelopes."""
+    if not rows:
+        return Records.of(())
+    row_keys, values, row_headers, partitions, offsets, timestamps = zip(*rows, strict=True)
+    headers = [tuple([(h["key"], _header(h["value"])) for h in some]) if some else () for some in row_headers]
+    return Records(
+        partitions, offsets, timestamps, key_bytes.of_rows(row_keys), value_bytes.of_rows(values), headers=headers
+    )
 
 
-def _verbatim(line: bytes, at: int, name: bytes, raw: bytes) -> tuple[bytes, int]:
-    if not line.startswith(name, at):
-        raise _Damaged("an envelope has other fields")
-    start = at + len(name)
-    end = start
-    while line[end : end + 1] in (b" ", b"\t", b"\r"):
-        end += 1
-    end += len(raw.strip(_SPACE))
-    while line[end : end + 1] in (b" ", b"\t", b"\r"):
-        end += 1
-    return line[start:end], end
-
-
-def _nullable(
-    settings: Format, converter: Converter, *, null_is_document: bool = False
-) -> Callable[[Any], bytes | None]:
-    """Gives the bytes in Kafka of a key or a value of an envelope."""
-    decode = _decoder(settings, converter)
-    if isinstance(settings, JsonLines):
-        if null_is_document:
-            return bytes
-        if decode is None:
-            return lambda found: None if found.strip(_SPACE) == b"null" else found
-        return lambda found: None if found == b"null" else decode(found)
-    return lambda found: found if found is None or type(found) is bytes else _of_datum(found)
-
-
-def _nothing(_: object) -> None:
-    """A key that is not kept."""
-
-
-def _decoder(settings: Format, converter: Converter) -> Callable[[Any], bytes] | None:
-    """Gives the bytes in Kafka of a key or a value from its row; None: it is the row."""
-    lines = record_format(settings)
-    if isinstance(lines, RawBytes) or (isinstance(lines, JsonLines) and isinstance(converter, JsonConverter)):
-        return None
-    if not isinstance(lines, JsonLines):
-        return _of_datum
-    return _of_base64 if isinstance(converter, BytesConverter) else _of_text
-
-
-def _of_datum(found: Any) -> bytes:
-    return found.encode() if isinstance(found, str) else bytes(found)
-
-
-def _of_base64(found: bytes) -> bytes:
-    if not found[0] == found[-1] == _QUOTE:
-        raise _Damaged("a field is no text")
-    return binascii.a2b_base64(found[1:-1], strict_mode=True)
-
-
-def _of_text(found: bytes) -> bytes:
-    return msgspec.json.decode(found, type=str).encode()
+def _of_lines(block: LineBlock, key_bytes: EnvelopedBytes, value_bytes: EnvelopedBytes) -> _Some:
+    found = read_lines(block)
+    columns = found.columns
+    records = _of_columns(columns, key_bytes.of_texts(columns.keys), value_bytes.of_texts(columns.values))
+    if not found.others:
+        return records, columns
+    quick, parsed = iter(records), iter(_of_rows([*parse_lines(found.others)], key_bytes, value_bytes))
+    return Records.of(next(quick if has_form else parsed) for has_form in found.has_form.tolist()), None
 
 
 def _header(found: bytes | str | None) -> bytes | None:

@@ -25,7 +25,7 @@ from airflow_provider_kafka_s3.messages import few
 from airflow_provider_kafka_s3.parallel import in_threads
 from airflow_provider_kafka_s3.reading.foreign import ForeignObject, compression_of, list_foreign_objects
 from airflow_provider_kafka_s3.reading.lines import expanded, lines_of
-from airflow_provider_kafka_s3.reading.records import Record
+from airflow_provider_kafka_s3.reading.record import Records
 from airflow_provider_kafka_s3.reading.remote_file import RemoteFile
 from airflow_provider_kafka_s3.replay.request import ReplayRequest, Writer, require_acknowledged
 from airflow_provider_kafka_s3.replay.source import without_first
@@ -184,24 +184,24 @@ class ForeignReplaySource:
         self._key = request.key
         self._plan = plan
 
-    def records(self, partition: int, skip: int = 0) -> Iterator[list[Record]]:
+    def records(self, partition: int, skip: int = 0) -> Iterator[Records]:
         """The records of a Kafka partition without the first ones, some at a time."""
         objects = self._plan.foreign[partition]
         if self._key is None:
             # Objects that are sent as a whole need not be read again.
             while objects and (count := objects[0].records) is not None and count <= skip:
                 objects, skip = objects[1:], skip - count
-        found: Iterator[list[Record]] = itertools.chain.from_iterable(self._object(one, partition) for one in objects)
+        found: Iterator[Records] = itertools.chain.from_iterable(self._object(one, partition) for one in objects)
         if self._key is not None:
-            found = ([record for record in records if record.key == self._key] for records in found)
+            found = (Records.of(one for one in records if one.key == self._key) for records in found)
         yield from without_first(found, skip)
 
-    def _object(self, one: ForeignReplayObject, partition: int) -> Iterator[list[Record]]:
+    def _object(self, one: ForeignReplayObject, partition: int) -> Iterator[Records]:
         self._require_counts(one)
         row_keys = None if one.keys is None else itertools.chain.from_iterable(self._rows(one.keys))
         for rows in self._rows(one.values):
-            some = itertools.repeat(None) if row_keys is None else row_keys
-            yield [Record(partition, None, None, key, row) for row, key in zip(rows, some, strict=False)]
+            some = None if row_keys is None else [*itertools.islice(row_keys, len(rows))]
+            yield Records([partition] * len(rows), [None] * len(rows), None, some, rows)
 
     def _require_counts(self, one: ForeignReplayObject) -> None:
         """Read an object to its end before any of it is sent, if the number of its lines shows what they are."""

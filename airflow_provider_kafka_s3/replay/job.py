@@ -16,7 +16,7 @@ from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.documents.codec import decode, encode, write_stamp
 from airflow_provider_kafka_s3.documents.replay import ReplayBegin, ReplayEnd, ReplayPlan
 from airflow_provider_kafka_s3.layout import keys
-from airflow_provider_kafka_s3.reading.records import Record
+from airflow_provider_kafka_s3.reading.record import Records
 from airflow_provider_kafka_s3.replay.foreign import ForeignReplaySource
 from airflow_provider_kafka_s3.replay.request import ReplayRequest
 from airflow_provider_kafka_s3.replay.sender import send_partition
@@ -140,13 +140,13 @@ def send(
         )
         source = (ForeignReplaySource if plan.foreign else ReplaySource)(topic_log, request, plan, on_read=watch.see)
 
-        def records(skip: int) -> Iterator[list[Record]]:
+        def records(skip: int) -> Iterator[Records]:
             number = skip
             for some in itertools.chain.from_iterable(map(rate.pieces, source.records(partition, skip))):
                 watch.see()
                 if number // _REPORTED < (number := number + len(some)) // _REPORTED:
                     on_progress(f"replay {plan.replay}: partition {partition}: {number:,} records read")
-                yield [*map(_without_timestamp, some)] if "timestamp" in request.without else some
+                yield some.without_timestamps() if "timestamp" in request.without else some
 
         sent = send_partition(
             config,
@@ -171,10 +171,6 @@ def send(
 
 def _create(topic_log: TopicLog, key: str, document: ReplayBegin | ReplayEnd) -> None:
     topic_log.store.create(key, encode(document, write_stamp()))
-
-
-def _without_timestamp(record: Record) -> Record:
-    return Record(record.partition, record.offset, None, record.key, record.value, record.headers)
 
 
 class Watch:
@@ -220,7 +216,7 @@ class Rate:
         self._next = time.monotonic()
         self._lock = threading.Lock()
 
-    def pieces(self, records: list[Record]) -> Iterator[list[Record]]:
+    def pieces(self, records: Records) -> Iterator[Records]:
         """The records, each piece when it may be sent."""
         if self._per_second is None:
             yield records

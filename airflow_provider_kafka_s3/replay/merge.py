@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import bisect
 import heapq
 import math
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, cast
 
-from airflow_provider_kafka_s3.reading.records import Record
+from airflow_provider_kafka_s3.reading.record import Record, Records
 
 __all__ = ["merged", "most_at_once", "offset_of"]
 
@@ -15,7 +16,7 @@ _MERGED: Final = 100
 """Records that are given at once, about."""
 
 
-def merged(streams: Iterable[tuple[int, Iterator[list[Record]]]]) -> Iterator[list[Record]]:
+def merged(streams: Iterable[tuple[int, Iterator[Records]]]) -> Iterator[Records]:
     """The records of several streams in the order of their offsets, some at a time.
 
     A stream is begun when its lowest offset is reached. Before any stream is read, all records before that are given:
@@ -26,28 +27,29 @@ def merged(streams: Iterable[tuple[int, Iterator[list[Record]]]]) -> Iterator[li
     """
     numbered = enumerate(sorted(streams, key=lambda stream: stream[0], reverse=True))
     waiting = [(low, number, stream) for number, (low, stream) in numbered]
-    heads: list[tuple[int, int, list[Record], int, Iterator[list[Record]]]] = []
-    found: list[Record] = []
+    heads: list[tuple[int, int, Records, int, Iterator[Records]]] = []
+    found: list[Records] = []
+    number_found = 0
     while heads or waiting:
         if waiting and (not heads or waiting[-1][0] <= heads[0][0]):
             _, number, stream = waiting.pop()
-            records, at = list[Record](), 0
+            records, at = Records.of(()), 0
         else:
             _, number, records, at, stream = heapq.heappop(heads)
             start, bound = at, min(heads[0][0] if heads else math.inf, waiting[-1][0] if waiting else math.inf)
-            while at < len(records) and offset_of(records[at]) < bound:
-                at += 1
-            found += records[start:at]
+            at = bisect.bisect_left(_offsets(records), bound, start)
+            found.append(records[start:at])
+            number_found += at - start
         if at == len(records):
             if found:
-                yield found
-                found = []
-            records, at = next((some for some in stream if some), []), 0
-        elif len(found) >= _MERGED:
-            yield found
-            found = []
+                yield Records.joined(found)
+                found, number_found = [], 0
+            records, at = next((some for some in stream if some), Records.of(())), 0
+        elif number_found >= _MERGED:
+            yield Records.joined(found)
+            found, number_found = [], 0
         if records:
-            heapq.heappush(heads, (offset_of(records[at]), number, records, at, stream))
+            heapq.heappush(heads, (_offsets(records)[at], number, records, at, stream))
 
 
 def most_at_once(ranges: Iterable[tuple[int, int]]) -> int:
@@ -64,3 +66,8 @@ def offset_of(record: Record) -> int:
     """The offset of a record, of an object that keeps it."""
     assert record.offset is not None, "it is known, or the plan would say so"
     return record.offset
+
+
+def _offsets(records: Records) -> Sequence[int]:
+    """The offsets of records, of an object that keeps them: they rise."""
+    return cast("Sequence[int]", records.offsets)

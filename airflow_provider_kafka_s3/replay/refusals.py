@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from airflow_provider_kafka_s3.exceptions import AccessDeniedError, ConfigurationError, TerminalError
-from airflow_provider_kafka_s3.reading.records import Record
+from airflow_provider_kafka_s3.reading.record import Record
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError

@@ -12,7 +12,8 @@ from airflow_provider_kafka_s3.documents.replay import ReplayObject, ReplayPlan
 from airflow_provider_kafka_s3.exceptions import ControlError, DataLossError
 from airflow_provider_kafka_s3.messages import count
 from airflow_provider_kafka_s3.reading.committed_objects import CommittedObjects
-from airflow_provider_kafka_s3.reading.records import Record, read_object
+from airflow_provider_kafka_s3.reading.record import Record, Records
+from airflow_provider_kafka_s3.reading.records import read_object
 from airflow_provider_kafka_s3.reading.remote_file import REQUEST
 from airflow_provider_kafka_s3.reading.snapshot import milliseconds, overlap
 from airflow_provider_kafka_s3.replay.merge import merged, most_at_once, offset_of
@@ -35,7 +36,7 @@ class _LostSinceError(Exception):
         self.given = given
 
 
-def without_first(found: Iterable[list[Record]], skip: int) -> Iterator[list[Record]]:
+def without_first(found: Iterable[Records], skip: int) -> Iterator[Records]:
     """Records without the first ones, some at a time.
 
     Args:
@@ -71,7 +72,7 @@ class ReplaySource:
         self._wanted = None if request.offsets is None else Offsets({p: [ab] for p, ab in request.offsets.items()})
         self._is_filtered = not (self._low is self._high is None and request.key is None and request.offsets is None)
 
-    def records(self, partition: int, skip: int = 0) -> Iterator[list[Record]]:
+    def records(self, partition: int, skip: int = 0) -> Iterator[Records]:
         """The records of a Kafka partition without the first ones, some at a time."""
         steps: Sequence[Sequence[ReplayObject]] = self._plan.partitions[partition]
         sent_before = skip
@@ -89,7 +90,7 @@ class ReplaySource:
             sent = sent_before + max(passed - skip, 0)
             raise self._lost_since(e, partition, sent, is_first=skip <= passed) from e
 
-    def _step(self, step: Sequence[ReplayObject], partition: int) -> Iterator[list[Record]]:
+    def _step(self, step: Sequence[ReplayObject], partition: int) -> Iterator[Records]:
         self._keep({one.batch for one in step})
         if not _is_ordered(step):
             yield from itertools.chain.from_iterable(self._selected(one, partition, REQUEST) for one in step)
@@ -106,16 +107,16 @@ class ReplaySource:
             self._log.forget(batch)
             self._committed[batch] = CommittedObjects(self._log, plan, decision)
 
-    def _selected(self, one: ReplayObject, partition: int, size: int) -> Iterator[list[Record]]:
+    def _selected(self, one: ReplayObject, partition: int, size: int) -> Iterator[Records]:
         found = self._object(one, partition, size)
         if self._wanted is not None and not Offsets({partition: [(one.low, one.high + 1)]}) <= self._wanted:
             ((start, end),) = self._wanted[partition]
-            found = ([record for record in records if start <= offset_of(record) < end] for records in found)
+            found = (Records.of(record for record in records if start <= offset_of(record) < end) for records in found)
         if self._low is not None or self._high is not None or self._request.key is not None:
-            found = ([*filter(self._selects, records)] for records in found)
+            found = (Records.of(filter(self._selects, records)) for records in found)
         return found
 
-    def _object(self, one: ReplayObject, partition: int, size: int) -> Iterator[list[Record]]:
+    def _object(self, one: ReplayObject, partition: int, size: int) -> Iterator[Records]:
         objects = self._committed[one.batch]
         entry = objects.entry(one.key)
         # Of a merged object one slice is sent, or several, each in its place.

@@ -35,7 +35,7 @@ from airflow_provider_kafka_s3.config import (
 )
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error, TopicRecreatedError
 from airflow_provider_kafka_s3.kafka.source import KafkaSource
-from airflow_provider_kafka_s3.reading.records import Record
+from airflow_provider_kafka_s3.reading.record import Record
 from airflow_provider_kafka_s3.replay.request import ReplayRequest
 from airflow_provider_kafka_s3.replay.run import Place, replay
 from dev.kafka_broker import KafkaBroker, Message

@@ -19,7 +19,7 @@ from airflow_provider_kafka_s3.exceptions import (
     ReplayOvertakenError,
     message_of,
 )
-from airflow_provider_kafka_s3.reading.records import Record
+from airflow_provider_kafka_s3.reading.record import Record, Records
 from airflow_provider_kafka_s3.replay.sender import send_partition
 from dev.kafka_broker import KafkaBroker
 
@@ -68,12 +68,12 @@ def send(broker: KafkaBroker, topic: str, records: Any = source, **more: Any) ->
     return send_partition(config, topic=topic, records=some_of(records), has_begun=lambda: begun, **settings)
 
 
-def some_of(records: Callable[[int], Iterator[Record]]) -> Callable[[int], Iterator[list[Record]]]:
+def some_of(records: Callable[[int], Iterator[Record]]) -> Callable[[int], Iterator[Records]]:
     """The records, some at a time."""
 
-    def some(skip: int) -> Iterator[list[Record]]:
+    def some(skip: int) -> Iterator[Records]:
         remaining = records(skip)
-        while found := [*itertools.islice(remaining, 30)]:
+        while found := Records.of(itertools.islice(remaining, 30)):
             yield found
 
     return some

@@ -29,7 +29,8 @@ from airflow_provider_kafka_s3.config import (
     ValuesOnly,
 )
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, ForeignObjectError, MissingObjectError
-from airflow_provider_kafka_s3.reading.records import Record, kept_parts, read_records, record_objects
+from airflow_provider_kafka_s3.reading.record import Record
+from airflow_provider_kafka_s3.reading.records import kept_parts, read_records, record_objects
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from tests.unit.batch.simulated_topic import Topic

@@ -7,7 +7,7 @@ from typing import Any, Final
 from airflow_provider_kafka_s3.config import Format, Layout
 from airflow_provider_kafka_s3.documents.replay import ReplayPlan
 from airflow_provider_kafka_s3.kafka.offsets import TopicInfo
-from airflow_provider_kafka_s3.reading.records import Record
+from airflow_provider_kafka_s3.reading.record import Record
 from airflow_provider_kafka_s3.replay.plan import plan_replay
 from airflow_provider_kafka_s3.replay.request import ReplayRequest
 from airflow_provider_kafka_s3.replay.source import ReplaySource

@@ -11,7 +11,7 @@ import pytest
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.config import JsonLines
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, ForeignObjectError, MissingObjectError
-from airflow_provider_kafka_s3.reading.records import Record
+from airflow_provider_kafka_s3.reading.record import Record
 from airflow_provider_kafka_s3.replay.foreign import ForeignReplaySource, plan_foreign_replay
 from airflow_provider_kafka_s3.replay.request import ReplayRequest
 from airflow_provider_kafka_s3.retry import Retrier
@@ -170,7 +170,7 @@ def test_values_with_newlines_are_refused_before_any_of_their_object_is_sent() -
     _, log = sink({**good, **bad}, "")
     wanted = request(**DEVIANTART)
     found = ForeignReplaySource(log, wanted, plan_foreign_replay(log, wanted, TARGET)).records(0)
-    assert next(found) == values(b"zero")
+    assert [*next(found)] == values(b"zero")
     with pytest.raises(ForeignObjectError, match=r"it has 4 lines for 3 records of its index, so values have newlines"):
         next(found)
 

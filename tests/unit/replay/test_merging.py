@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_kafka_s3.config import ByField, Envelope, Hourly, JsonConverter, JsonLines
-from airflow_provider_kafka_s3.reading.records import Record
+from airflow_provider_kafka_s3.reading.record import Record, Records
 from airflow_provider_kafka_s3.replay.merge import merged, most_at_once
 from airflow_provider_kafka_s3.replay.source import ReplaySource
 from airflow_provider_kafka_s3.retry import Retrier
@@ -21,16 +21,16 @@ from tests.unit.replay.landed import layout_of, planned, request
 START = 1_700_000_000_000
 
 
-def records_of(offsets: list[int]) -> list[Record]:
+def records_of(offsets: list[int]) -> Records:
     """Records with these offsets."""
-    return [Record(0, offset, None, None, None) for offset in offsets]
+    return Records.of(Record(0, offset, None, None, None) for offset in offsets)
 
 
-def pieces_of(records: list[Record], size: int) -> Iterator[list[Record]]:
+def pieces_of(records: Records, size: int) -> Iterator[Records]:
     """Some at a time, and sometimes none."""
     for at in range(0, len(records), size):
         yield records[at : at + size]
-        yield []
+        yield records[:0]
 
 
 @given(
@@ -54,7 +54,7 @@ def test_a_stream_is_begun_when_its_lowest_offset_is_reached() -> None:
     given_offsets: list[int | None] = []
     begun_at: dict[int, int] = {}
 
-    def stream(low: int) -> Iterator[list[Record]]:
+    def stream(low: int) -> Iterator[Records]:
         begun_at[low] = len(given_offsets)
         yield records_of([*range(low, low + 20, 2)])
 

@@ -26,7 +26,7 @@ from airflow_provider_kafka_s3.config import (
 from airflow_provider_kafka_s3.documents.manifest import Amend
 from airflow_provider_kafka_s3.documents.replay import ReplayPlan
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, DataLossError
-from airflow_provider_kafka_s3.reading.records import Record
+from airflow_provider_kafka_s3.reading.record import Record
 from airflow_provider_kafka_s3.replay.source import ReplaySource
 from tests.unit.batch.simulated_topic import Topic
 from tests.unit.replay.landed import layout_of, planned, read, replayed, request

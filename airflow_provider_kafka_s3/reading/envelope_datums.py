@@ -1,0 +1,163 @@
+"""Reads envelopes in Avro, as they are written, many datums at once.
+
+Most records have no headers, so the same bytes follow their value: no headers, and the topic. There the datums are told
+apart. Then all lengths before and all numbers behind these places are read, and have to lead from the beginning of a
+datum to that of the next one. So what is found is what reading one datum after another finds.
+"""
+
+from __future__ import annotations
+
+import io
+import operator
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, cast
+
+import numpy as np
+
+from airflow_provider_kafka_s3.arrays import Int64Array
+from airflow_provider_kafka_s3.converters.avro_cursor import Cursor, Rows
+from airflow_provider_kafka_s3.reading.avro_file import PIECE, AvroBlock, AvroFile
+from airflow_provider_kafka_s3.reading.envelopes import ENVELOPE_FIELDS, EnvelopeColumns, matches, slices, spread
+
+__all__ = ["envelopes_in_avro"]
+
+_PADDING: Final = 16
+"""Bytes behind the data that a cursor may read."""
+_BYTES: Final = ["null", "bytes"]
+_TEXT: Final = ["null", "string"]
+_HEADER: Final = {
+    "type": "record",
+    "name": "kafka_s3.Header",
+    "fields": [{"name": "key", "type": "string"}, {"name": "value", "type": _BYTES}],
+}
+_REST: Final = [
+    {"name": "headers", "type": {"type": "array", "items": _HEADER}},
+    {"name": "topic", "type": "string"},
+    {"name": "partition", "type": "int"},
+    {"name": "offset", "type": "long"},
+    {"name": "timestamp", "type": ["null", {"type": "long", "logicalType": "timestamp-millis"}]},
+]
+"""The fields behind key and value."""
+
+
+class _OtherFormError(Exception):
+    """The datums are not those that were expected, or are damaged."""
+
+
+def envelopes_in_avro(
+    body: io.BufferedReader, topic: str, *, piece: int = PIECE
+) -> Iterator[EnvelopeColumns | list[Any]]:
+    """The envelopes of a file, some at a time: columns, or tuples if some have headers.
+
+    Args:
+        body: the file.
+        topic: whose records they are.
+        piece: bytes of the blocks that are decoded at once, about.
+
+    Raises:
+        ValueError: it is no Avro file.
+        LookupError: it has no envelopes.
+    """
+    file = AvroFile(body, logical=False)
+    form, fields = _Form(file.schema, topic), operator.itemgetter(*ENVELOPE_FIELDS)
+    for blocks in file.blocks(piece):
+        columns = form.columns(blocks)
+        yield [*map(fields, file.decode(blocks))] if columns is None else columns
+
+
+class _Form:
+    """The form of datums without headers.
+
+    Args:
+        schema: of the file, as it is there.
+        topic: whose records they are.
+    """
+
+    def __init__(self, schema: Any, topic: str) -> None:
+        fields = schema.get("fields", []) if isinstance(schema, dict) else []
+        self._is_text = [{"name": name, "type": _TEXT} in fields[:2] for name in ("key", "value")]
+        expected = [
+            {"name": name, "type": _TEXT if is_text else _BYTES}
+            for name, is_text in zip(("key", "value"), self._is_text, strict=True)
+        ]
+        self._is_readable = fields == expected + _REST
+        self._no_headers = b"\0" + _length(len(topic.encode())) + topic.encode()
+
+    def columns(self, blocks: Sequence[AvroBlock]) -> EnvelopeColumns | None:
+        """The fields of the datums of blocks; None: some have another form, or are damaged."""
+        if not self._is_readable:
+            return None
+        data = b"".join([*(block.data for block in blocks), bytes(_PADDING)])
+        counts = [block.count for block in blocks]
+        tails = _places(data, self._no_headers)
+        if not tails.size or len(tails) != sum(counts) or min(counts) < 0:
+            return None
+        try:
+            partitions, offsets, timestamps, ends = _read_tails(data, tails + len(self._no_headers))
+            begins = np.concatenate((np.zeros(1, np.int64), ends))
+            bounds = np.cumsum([0, *(len(block.data) for block in blocks)])
+            # No datum is in two blocks, and nothing is behind the last one.
+            if (begins[np.cumsum([0, *counts])] != bounds).any():
+                return None
+            heads = _cursor(data, begins[:-1])
+            keys, values = (_read_bytes(heads, data, is_text=is_text) for is_text in self._is_text)
+            _require(heads, (heads.pos == tails).all())
+        except (_OtherFormError, UnicodeDecodeError):
+            return None
+        return EnvelopeColumns(keys, values, partitions, offsets, timestamps)
+
+
+def _length(number: int) -> bytes:
+    """The length of a topic's name, which has 249 bytes at most."""
+    return bytes([number << 1]) if number < 0x40 else bytes([number << 1 & 0x7F | 0x80, number >> 6])
+
+
+def _places(data: bytes, text: bytes) -> Int64Array:
+    """Where a text begins."""
+    found = np.frombuffer(data, np.uint8)
+    # The first three bytes are in few other places: a zero, and the length and the beginning of a name.
+    few = np.flatnonzero((found[:-2] == text[0]) & (found[1:-1] == text[1]) & (found[2:] == text[2]))
+    return few[matches(data, few, text)]
+
+
+def _cursor(data: bytes, places: Int64Array) -> Cursor:
+    count = len(places)
+    words = np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))
+    end = np.full(count, len(data) - _PADDING, np.int64)
+    none = np.zeros(count, np.int64)
+    return Cursor(np.frombuffer(data, np.uint8), cast("Any", words), places, end, none.astype(np.bool_), none, count)
+
+
+def _require(cursor: Cursor, as_expected: np.bool_ | bool) -> None:
+    if not as_expected or cursor.bad.any():
+        raise _OtherFormError
+
+
+def _read_branch(cursor: Cursor) -> Rows:
+    """Move behind the branch of a union with null; the rows that are not null."""
+    branch = cursor.longs(None)
+    _require(cursor, ((branch == 0) | (branch == 1)).all())
+    return None if branch.all() else np.flatnonzero(branch)
+
+
+def _read_tails(data: bytes, places: Int64Array) -> tuple[Int64Array, Int64Array, list[int | None], Int64Array]:
+    """Partitions, offsets, timestamps, and where the datums end."""
+    cursor = _cursor(data, places)
+    partitions, offsets = cursor.longs(None), cursor.longs(None)
+    rows = _read_branch(cursor)
+    times: list[int | None] = cursor.longs(rows).tolist()
+    _require(cursor, True)
+    return partitions, offsets, times if rows is None else spread(times, rows, cursor.count), cursor.pos
+
+
+def _read_bytes(cursor: Cursor, data: bytes, *, is_text: bool) -> list[bytes | None]:
+    """The values of a union of null and bytes or text."""
+    rows = _read_branch(cursor)
+    lengths = cursor.lengths(rows)
+    begins = cursor.at(rows)
+    cursor.move(rows, begins + lengths)
+    found = slices(data, begins, begins + lengths)
+    if is_text:
+        # Each of them is UTF-8: a newline is no part of another character.
+        b"\n".join(found).decode()
+    return [*found] if rows is None else spread(found, rows, cursor.count)

@@ -1,0 +1,250 @@
+"""Reads envelopes in JSON, as they are written: ``{"key":…,"value":…,"headers":…,…}`` in each line.
+
+Most lines have one form: a key that is a text or null, no headers, and as many digits in their numbers as other lines.
+Their fields are found by comparing columns of bytes, for all lines of a megabyte at once. The other lines are parsed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from airflow_provider_kafka_s3.arrays import Bools, Int64Array
+from airflow_provider_kafka_s3.reading.envelopes import EnvelopeColumns, matches, slices, windows
+from airflow_provider_kafka_s3.reading.lines import LineBlock
+from airflow_provider_kafka_s3.structs import decode_struct
+
+__all__ = ["Fields", "ReadLines", "parse_lines", "read_lines"]
+
+Fields = tuple[bytes, bytes, Any, int, int, int | None]
+"""Key and value byte for byte, headers, partition, offset and timestamp of an envelope."""
+
+_SPACE: Final = b" \t\r"
+_IS_SPACE: Final = np.isin(np.arange(256), [*_SPACE])
+_KEY: Final = b'{"key":'
+_TEXT_KEY: Final = b'{"key":"'
+_NULL_KEY: Final = b'{"key":null,"value":'
+_VALUE: Final = b',"value":'
+_HEADERS: Final = b',"headers":'
+_TAIL_BEGIN: Final = b',"headers":[],"topic":"'
+_TAIL: Final = re.compile(
+    _TAIL_BEGIN.replace(b"[", rb"\[") + rb'[\w.-]+","partition":(0|[1-9]\d{0,8}),"offset":(0|[1-9]\d{0,17}),'
+    rb'"timestamp":(?:null|(-?)(0|[1-9]\d{0,17}))\}'
+)
+"""What follows the value. Headers that are there end with ``}]``, so a line that ends like this has none, whatever its
+value is. The numbers have 64 bits."""
+_NUMBERS: Final = 1, 2, 4
+_SIGN, _TIME = 3, 4
+_LONG_KEY: Final = 64
+"""Bytes of keys that are looked at in all lines at once."""
+_FORMS: Final = 8
+"""Tails of different widths that are looked for in one block."""
+
+
+@dataclass(frozen=True)
+class ReadLines:
+    """The envelopes of a block of lines.
+
+    Attributes:
+        columns: of the lines that have the form of most lines; keys and values as in JSON.
+        has_form: whether each line has it.
+        others: the lines that have another one.
+    """
+
+    columns: EnvelopeColumns
+    has_form: Bools
+    others: list[bytes]
+
+
+@dataclass(frozen=True)
+class _Tails:
+    """What follows the values of lines, as far as it has the form.
+
+    Attributes:
+        found: whether a line has one.
+        begins: where it begins.
+        numbers: partition, offset and timestamp.
+        has_time: whether there is a timestamp.
+    """
+
+    found: Bools
+    begins: Int64Array
+    numbers: tuple[Int64Array, Int64Array, Int64Array]
+    has_time: Bools
+
+
+@dataclass(frozen=True)
+class _Lines:
+    """Where the lines of data begin, and where their newlines are."""
+
+    data: bytes
+    begins: Int64Array
+    ends: Int64Array
+
+
+def read_lines(block: LineBlock) -> ReadLines:
+    """The fields of the lines of a block. Keys and values are found by what is around them, and are not checked."""
+    data, ends = block.data, block.ends
+    begins = np.concatenate((np.zeros(1, np.int64), ends[:-1] + 1))
+    tails = _tails(_Lines(data, begins, ends))
+    key_begins, key_ends = begins + len(_KEY), _key_ends(data, begins, tails.found)
+    value_begins, value_ends = key_ends + len(_VALUE), tails.begins
+    array = np.frombuffer(data, np.uint8)
+    has_form = tails.found & (key_ends > 0) & (value_begins < value_ends)
+    # White space around a document is a part of it.
+    has_form &= ~_IS_SPACE[array.take(value_begins, mode="clip")] & ~_IS_SPACE[array.take(value_ends - 1, mode="clip")]
+    every = bool(has_form.all())
+    rows = slice(None) if every else np.flatnonzero(has_form)
+    partitions, offsets, times = (numbers[rows] for numbers in tails.numbers)
+    timestamps: list[int | None] = times.tolist()
+    for row in np.flatnonzero(~tails.has_time[rows]).tolist():
+        timestamps[row] = None
+    columns = EnvelopeColumns(
+        slices(data, key_begins[rows], key_ends[rows]),
+        slices(data, value_begins[rows], value_ends[rows]),
+        partitions,
+        offsets,
+        timestamps,
+    )
+    others = [] if every else slices(data, begins[~has_form], ends[~has_form])
+    return ReadLines(columns, has_form, others)
+
+
+def _key_ends(data: bytes, begins: Int64Array, wanted: Bools) -> Int64Array:
+    """Where the keys end that a value follows; 0 for others."""
+    found = np.zeros(len(begins), np.int64)
+    is_text = np.flatnonzero(matches(data, begins, _TEXT_KEY) & wanted)
+    if is_text.size:
+        found[is_text] = _quotes(data, begins[is_text] + len(_TEXT_KEY)) + 1
+        # A quote behind a backslash ends no text, but then no value follows it in a line that is JSON.
+        found[~matches(data, found, _VALUE)] = 0
+    is_null = matches(data, begins, _NULL_KEY) & wanted
+    found[is_null] = begins[is_null] + len(_NULL_KEY) - len(_VALUE)
+    return found
+
+
+def _quotes(data: bytes, begins: Int64Array) -> Int64Array:
+    """The first quote from each place on; -1 for none."""
+    is_quote = windows(data, begins, min(_LONG_KEY, len(data) - int(begins[-1]))) == ord('"')
+    first = is_quote.argmax(axis=1)
+    found: Int64Array = begins + first
+    for row in np.flatnonzero(~is_quote[np.arange(len(begins)), first]).tolist():
+        found[row] = data.find(b'"', int(begins[row]))
+    return found
+
+
+def _tails(lines: _Lines) -> _Tails:
+    count = len(lines.ends)
+    tails = _Tails(
+        np.zeros(count, np.bool_),
+        np.zeros(count, np.int64),
+        (np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.int64)),
+        np.zeros(count, np.bool_),
+    )
+    rest = np.arange(count)
+    for number in range(_FORMS):
+        if not rest.size:
+            break
+        row = rest[number * len(rest) // _FORMS]
+        begin, end = int(lines.begins[row]), int(lines.ends[row])
+        form = _TAIL.fullmatch(lines.data, max(lines.data.rfind(_TAIL_BEGIN, begin, end), begin), end)
+        if form is not None:
+            _fill(tails, form, lines, rest)
+            rest = rest[~tails.found[rest]]
+    return tails
+
+
+def _fill(tails: _Tails, form: re.Match[bytes], lines: _Lines, rest: Int64Array) -> None:
+    """Find the tails that differ from a form in digits only."""
+    width = form.end() - form.start()
+    rows = rest[lines.ends[rest] - lines.begins[rest] > width]
+    places = lines.ends[rows] - width
+    text = windows(lines.data, places, width)
+    digits = text - np.uint8(ord("0"))
+    spans = [
+        None if form[group] is None else slice(form.start(group) - form.start(), form.end(group) - form.start())
+        for group in _NUMBERS
+    ]
+    is_fixed, good = np.ones(width, np.bool_), np.ones(len(rows), np.bool_)
+    for span in spans:
+        if span is not None:
+            is_fixed[span] = False
+            good &= (digits[:, span] <= 9).all(axis=1)
+            if span.stop - span.start > 1:
+                good &= digits[:, span.start] != 0
+    good &= (text[:, is_fixed] == np.frombuffer(form[0], np.uint8)[is_fixed]).all(axis=1)
+    rows, digits = rows[good], digits[good]
+    tails.found[rows], tails.begins[rows], tails.has_time[rows] = True, places[good], form[_TIME] is not None
+    for numbers, span in zip(tails.numbers, spans, strict=True):
+        if span is not None:
+            numbers[rows] = _decimals(digits[:, span])
+    if form[_SIGN]:
+        tails.numbers[-1][rows] *= -1
+
+
+def _decimals(digits: npt.NDArray[np.uint8]) -> Int64Array:
+    """Numbers of their digits."""
+    found = np.zeros(len(digits), np.int64)
+    for column in range(digits.shape[1]):
+        found *= 10
+        found += digits[:, column]
+    return found
+
+
+# -- lines of any form -------------------------------------------------------------------------------------------------
+
+
+class _Line(msgspec.Struct, frozen=True, gc=False):
+    """An envelope in JSON."""
+
+    key: msgspec.Raw
+    value: msgspec.Raw
+    headers: list[dict[str, str | None]]
+    partition: int
+    offset: int
+    timestamp: int | None
+
+
+def parse_lines(lines: list[bytes]) -> Iterator[Fields]:
+    """The fields of envelopes in JSON, with key and value byte for byte.
+
+    White space around a document is a part of it, so the fields are found by their order.
+
+    Raises:
+        ValueError: a line is no envelope.
+    """
+    found = decode_struct(b"[%b]" % b",".join(lines), list[_Line])
+    for line, one in zip(lines, found, strict=True):
+        key, value = bytes(one.key), bytes(one.value)
+        end_of_key = len(_KEY) + len(key)
+        end_of_value = end_of_key + len(_VALUE) + len(value)
+        if not (
+            line[len(_KEY)] not in _SPACE
+            and line.startswith(_VALUE, end_of_key)
+            and line[end_of_key + len(_VALUE)] not in _SPACE
+            and line.startswith(_HEADERS, end_of_value)
+        ):
+            key, at = _verbatim(line, 0, _KEY, key)
+            value, at = _verbatim(line, at, _VALUE, value)
+            if not line.startswith(_HEADERS, at):
+                raise ValueError("an envelope has other fields")
+        yield key, value, one.headers, one.partition, one.offset, one.timestamp
+
+
+def _verbatim(line: bytes, at: int, name: bytes, raw: bytes) -> tuple[bytes, int]:
+    if not line.startswith(name, at):
+        raise ValueError("an envelope has other fields")
+    start = at + len(name)
+    end = start
+    while line[end : end + 1] in (b" ", b"\t", b"\r"):
+        end += 1
+    end += len(raw.strip(_SPACE))
+    while line[end : end + 1] in (b" ", b"\t", b"\r"):
+        end += 1
+    return line[start:end], end
