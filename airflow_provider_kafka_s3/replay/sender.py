@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider_kafka_s3.exceptions import AccessDeniedError, ControlError, KafkaS3Error, ReplayOvertakenError
@@ -21,8 +22,7 @@ from airflow_provider_kafka_s3.replay.refusals import PREFIX, refusal
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
-__all__ = ["produce_records", "send_partition", "transactions"]
-
+__all__ = ["RequestLimits", "produce_records", "send_partition", "transactions"]
 
 _NO_PROGRESS: Final = -1001
 _ANY_PARTITION: Final = -1
@@ -33,12 +33,35 @@ _OF_ANOTHER: Final = ("_FATAL", "_STATE")
 """What the client answers to every call after an error that it has had in the background."""
 _FENCED: Final = ("_FENCED", "INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED")
 _BYTES_PER_TRANSACTION: Final = 16 * 1024 * 1024
-_POLLED: Final = 1_000
-"""Records between two polls for errors of the client."""
+_PARTS_PER_REQUEST: Final = 5
+_OVERHEAD: Final = 20
+"""Bytes of a record in a request beside key, value and headers, about."""
 _HEADER: Final = 6
 """Bytes of a header in a request beside its name and value, about."""
+_OF_REQUEST: Final = 1_000
+"""Bytes of a request beside its records, about."""
 _PROGRESS_PARTITION: Final = 0
 """Every topic has it: there is a group for each source partition."""
+
+
+@dataclass(frozen=True)
+class RequestLimits:
+    """What surely fits into one request of a producer.
+
+    Attributes:
+        size: bytes of the records, as they are counted here.
+        count: number of the records.
+    """
+
+    size: int
+    count: int
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> RequestLimits:
+        """Somewhat less than what a client with these settings sends in one request."""
+        size, largest = (int(config.get(name, 1_000_000)) for name in ("batch.size", "message.max.bytes"))
+        count = int(config.get("batch.num.messages", 10_000))
+        return cls(max(min(size, largest) * 9 // 10 - _OF_REQUEST, 1), max(count * 9 // 10, 1))
 
 
 def send_partition(
@@ -98,6 +121,7 @@ def send_partition(
         settings = {"partitioner": "murmur2_random", "linger.ms": 200, **config, "transactional.id": group}
         producer = client.producer(settings, events)
         try:
+            limits = RequestLimits.of(config)
             producer.init_transactions(timeout)
             begun = has_begun()
             sent = _progress(reader, config, group, topic, timeout)
@@ -116,7 +140,7 @@ def send_partition(
                 on_begin()
             for batch in transactions(records(sent), records_per_transaction):
                 producer.begin_transaction()
-                produce_records(producer, topic, batch, keeps_partition=keeps_partition)
+                produce_records(producer, topic, batch, limits, keeps_partition=keeps_partition, timeout=timeout)
                 sent += sum(map(len, batch))
                 _commit(producer, reader, topic, sent, timeout)
             return sent
@@ -206,18 +230,49 @@ def transactions(found: Iterable[Records], limit: int) -> Iterator[list[Records]
         yield batch
 
 
-def produce_records(producer: Producer, topic: str, batch: Iterable[Records], *, keeps_partition: bool) -> None:
-    """Send the records of a transaction.
+def produce_records(
+    producer: Producer,
+    topic: str,
+    batch: Iterable[Records],
+    limits: RequestLimits,
+    *,
+    keeps_partition: bool,
+    timeout: float,
+) -> None:
+    """Send the records of a transaction, one request after the other; the last one is sent by the commit.
+
+    librdkafka has one request of a partition in flight. If it has records for another one meanwhile, it polls without a
+    pause until the broker has answered, which takes as much CPU time as all else in a producer.
 
     Args:
         producer: that has begun a transaction.
         topic: the target.
         batch: the records.
+        limits: of a request.
         keeps_partition: see :func:`send_partition`.
+        timeout: of one request, in seconds.
+
+    Raises:
+        KafkaException: the transaction has failed, or a request has no response in time.
     """
-    for records in batch:
-        for at in range(0, len(records), _POLLED):
-            _enqueue(producer, topic, records[at : at + _POLLED], keeps_partition=keeps_partition)
+    from confluent_kafka import KafkaError, KafkaException
+
+    size = count = 0
+    for records in itertools.chain.from_iterable(_parts(records, limits) for records in batch):
+        more = _bytes_of(records) + _OVERHEAD * len(records)
+        if count and (size + more > limits.size or count + len(records) > limits.count):
+            if producer.flush(timeout):
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no response to a request in time"))
+            size = count = 0
+        _enqueue(producer, topic, records, keeps_partition=keeps_partition)
+        size, count = size + more, count + len(records)
+
+
+def _parts(records: Records, limits: RequestLimits) -> Iterator[Records]:
+    """Parts of which several fit into one request, unless a record is large."""
+    size = _bytes_of(records) + _OVERHEAD * len(records)
+    number = min(limits.size * len(records) // max(size, 1), limits.count) // _PARTS_PER_REQUEST
+    return (records[at : at + max(number, 1)] for at in range(0, len(records), max(number, 1)))
 
 
 def _bytes_of(records: Records) -> int:

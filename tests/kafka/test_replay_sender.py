@@ -20,6 +20,7 @@ from airflow_provider_kafka_s3.exceptions import (
     message_of,
 )
 from airflow_provider_kafka_s3.reading.record import Record, Records
+from airflow_provider_kafka_s3.replay import sender
 from airflow_provider_kafka_s3.replay.sender import send_partition
 from dev.kafka_broker import KafkaBroker
 
@@ -283,3 +284,42 @@ def test_a_permission_that_the_credentials_lack_is_named(
         send(kafka_broker, target, config=sasl_config, timeout=10.0)
     assert right in message_of(refused.value)
     assert committed(kafka_broker, target, 1) == []
+
+
+def large(skip: int) -> Iterator[Record]:
+    """Records that fill several requests of one transaction."""
+    for n in range(skip, 40):
+        yield Record(1, n, 1_700_000_000_000 + n, b"k", b"%d" % n * 50_000)
+
+
+def send_while(monkeypatch: pytest.MonkeyPatch, broker: KafkaBroker, topic: str, happens: Callable[[], object]) -> None:
+    """Send large records in one transaction; something happens when two requests are sent."""
+    enqueue, calls = sender._enqueue, itertools.count()
+
+    def later(*arguments: Any, **more: Any) -> None:
+        if next(calls) == 20:
+            monkeypatch.setattr(sender, "_enqueue", enqueue)
+            happens()
+        enqueue(*arguments, **more)
+
+    monkeypatch.setattr(sender, "_enqueue", later)
+    send(broker, topic, large, records_per_transaction=1000)
+
+
+def test_a_replay_that_is_overtaken_between_two_requests_adds_nothing_more(
+    kafka_broker: KafkaBroker, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its error has the reason, though it is another request that the broker refused."""
+    with pytest.raises(ReplayOvertakenError, match=r"another process sends replay .* and has taken over"):
+        send_while(monkeypatch, kafka_broker, target, lambda: send(kafka_broker, target, large))
+    assert committed(kafka_broker, target, 1) == [*large(0)]
+
+
+def test_a_request_that_the_broker_refuses_ends_the_transaction_with_its_reason(kafka_broker: KafkaBroker) -> None:
+    """Nothing of the transaction is visible, and the replay can go on."""
+    topic = f"replayed-{uuid.uuid4().hex[:8]}"
+    kafka_broker.create_topic(topic, 2, {"max.message.bytes": "10000"})
+    with pytest.raises(ConfigurationError, match=r"(?i)message size too large"):
+        send(kafka_broker, topic, large, records_per_transaction=1000)
+    assert committed(kafka_broker, topic, 1) == []
+    assert send(kafka_broker, topic, has_begun=True) == COUNT

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import pytest
 
 from airflow_provider_kafka_s3.exceptions import MissingObjectError
 from airflow_provider_kafka_s3.reading.record import Headers, Record, Records
 from airflow_provider_kafka_s3.replay.job import Rate
-from airflow_provider_kafka_s3.replay.sender import produce_records, transactions
+from airflow_provider_kafka_s3.replay.sender import RequestLimits, produce_records, transactions
+
+LIMITS: Final = RequestLimits.of({})
 
 
 def records(count: int, size: int = 1) -> Records:
@@ -25,7 +27,7 @@ def number(transaction: list[Records]) -> int:
 
 
 class Producer:
-    """Notes what is sent, and what is in its queue between two polls."""
+    """Notes what is sent, and what is in its queue when it is flushed."""
 
     def __init__(self, *, full_at: int = 1_000_000) -> None:
         self.sent: list[Any] = []
@@ -37,6 +39,10 @@ class Producer:
             raise BufferError
         self.sent.append((topic, value, key, *rest))
         self.queued[-1].append(len(value or b"") + len(key or b""))
+
+    def flush(self, timeout: float) -> int:
+        self.queued.append([])
+        return 0
 
     def poll(self, timeout: float) -> int:
         if len(self.queued[-1]) == self._full_at:
@@ -63,6 +69,44 @@ def test_a_transaction_of_large_records_ends_at_16_mib() -> None:
     assert max(map(number, found)) == 17
 
 
+@pytest.mark.parametrize(("count", "size"), [(50_000, 0), (30_000, 300), (40, 300_000), (3, 5_000_000)])
+@pytest.mark.parametrize("some", [1, 100, 50_000])
+def test_no_more_records_are_queued_than_one_request_has(count: int, size: int, some: int) -> None:
+    """Then librdkafka waits without CPU time; a large record is alone, and small ones are not sent one by one."""
+    sent, producer = records(count, size), Producer()
+    batch = [sent[at : at + some] for at in range(0, count, some)]
+    produce_records(cast("Any", producer), "t", batch, LIMITS, keeps_partition=True, timeout=1)
+    assert producer.sent == [("t", value, None, 0, None, None, 0, None) for value in sent.values]
+    assert all(sum(queued) < 1_000_000 and len(queued) < 10_000 for queued in producer.queued if len(queued) > 1)
+    assert len(producer.queued) <= 2 * (count * (size + 20) // 900_000 + count // 9_000 + 1) or size > 200_000
+
+
+@pytest.mark.parametrize(
+    ("settings", "size", "count"),
+    [
+        ({"batch.size": 10_000}, 10_000, 10_000),
+        ({"batch.size": "50000", "message.max.bytes": 1_000_000}, 50_000, 10_000),
+        ({"message.max.bytes": "20000"}, 20_000, 10_000),
+        ({"batch.num.messages": "10"}, 1_000_000, 10),
+        ({"batch.size": 1}, 1, 10_000),
+    ],
+)
+def test_a_request_is_as_small_as_the_settings_of_the_client_say(
+    settings: dict[str, Any], size: int, count: int
+) -> None:
+    """Such as ``batch.size`` for a target with small batches; headers count, too."""
+    sent = [Record(0, n, None, b"key", b"x" * 100, (("header", b"y" * 50),) * (n % 9)) for n in range(3_000)]
+    producer, batch = Producer(), [Records.of(sent)]
+    limits = RequestLimits.of(settings)
+    produce_records(cast("Any", producer), "t", batch, limits, keeps_partition=True, timeout=1)
+    assert [value for _, value, *_ in producer.sent] == [one.value for one in sent]
+    place = 0
+    for queued in producer.queued:
+        some, place = sent[place : place + len(queued)], place + len(queued)
+        in_request = sum(103 + 56 * len(one.headers) for one in some)
+        assert len(queued) == 1 or (in_request < size and len(queued) <= count)
+
+
 def test_records_are_sent_with_all_their_parts_also_if_the_queue_is_full() -> None:
     """A record that does not fit is sent when there is room again."""
     headers: Headers = (("h", None), ("h", b"1"))
@@ -70,12 +114,23 @@ def test_records_are_sent_with_all_their_parts_also_if_the_queue_is_full() -> No
     for keeps_partition, partitions in ((True, [1, 2, 1]), (False, [-1, -1, -1])):
         producer = Producer(full_at=1)
         batch = [Records.of(sent)]
-        produce_records(cast("Any", producer), "t", batch, keeps_partition=keeps_partition)
+        produce_records(cast("Any", producer), "t", batch, LIMITS, keeps_partition=keeps_partition, timeout=1)
         assert producer.sent == [
             ("t", None, b"k", partitions[0], None, None, 5, None),
             ("t", b"v", None, partitions[1], None, None, 0, [*headers]),
             ("t", b"", b"", partitions[2], None, None, 7, None),
         ]
+
+
+def test_a_request_without_response_ends_the_transaction() -> None:
+    """No more records are queued behind it."""
+    from confluent_kafka import KafkaException
+
+    producer = Producer()
+    producer.flush = lambda timeout: 1  # type: ignore[method-assign]
+    with pytest.raises(KafkaException, match="no response"):
+        produce_records(cast("Any", producer), "t", [records(10, 500_000)], LIMITS, keeps_partition=True, timeout=1)
+    assert len(producer.sent) == 1
 
 
 def test_records_are_sent_in_pieces_at_their_rate(monkeypatch: pytest.MonkeyPatch) -> None:
