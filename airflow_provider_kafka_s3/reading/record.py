@@ -99,10 +99,6 @@ class Records(Sequence[Record]):
             headers=headers,
         )
 
-    def without_timestamps(self) -> Records:
-        """The same records, without a timestamp."""
-        return Records(self.partitions, self.offsets, None, self.keys, self.values, headers=self.headers)
-
     def __len__(self) -> int:
         return len(self.values)
 

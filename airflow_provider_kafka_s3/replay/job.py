@@ -146,7 +146,7 @@ def send(
                 watch.see()
                 if number // _REPORTED < (number := number + len(some)) // _REPORTED:
                     on_progress(f"replay {plan.replay}: partition {partition}: {number:,} records read")
-                yield some.without_timestamps() if "timestamp" in request.without else some
+                yield some
 
         sent = send_partition(
             config,
@@ -158,6 +158,7 @@ def send(
             has_begun=lambda: store.get(begin_key) is not None,
             on_begin=lambda: _create(topic_log, begin_key, ReplayBegin(replay=plan.replay, partition=partition)),
             keeps_partition=request.keeps_partitions,
+            keeps_timestamp="timestamp" not in request.without,
         )
         _create(topic_log, end_key, ReplayEnd(replay=plan.replay, partition=partition, records=sent))
         on_progress(f"replay {plan.replay}: partition {partition} is complete: {sent:,} records")

@@ -27,6 +27,8 @@ __all__ = ["RequestLimits", "produce_records", "send_partition", "transactions"]
 _NO_PROGRESS: Final = -1001
 _ANY_PARTITION: Final = -1
 _NOW: Final = 0
+"""What the client replaces by the present time; so a timestamp of 0 cannot be sent."""
+_NO_TIMESTAMP: Final = -1
 _ABORT: Final = 10.0
 """Seconds for the request that aborts a transaction."""
 _OF_ANOTHER: Final = ("_FATAL", "_STATE")
@@ -75,6 +77,7 @@ def send_partition(
     has_begun: Callable[[], bool],
     on_begin: Callable[[], None] = lambda: None,
     keeps_partition: bool = True,
+    keeps_timestamp: bool = True,
     records_per_transaction: int = 10_000,
     timeout: float = 60.0,
 ) -> int:
@@ -95,6 +98,7 @@ def send_partition(
             earlier process can add to the progress any more.
         on_begin: called when the progress is in Kafka for the first time; records durably that this has begun.
         keeps_partition: whether records go to the partition that they come from; False: that of their key's hash.
+        keeps_timestamp: whether records have their timestamps, or none if they have none; False: the present time.
         records_per_transaction: number of records that become visible together, or fewer if they are large.
         timeout: of one request, in seconds.
 
@@ -140,7 +144,15 @@ def send_partition(
                 on_begin()
             for batch in transactions(records(sent), records_per_transaction):
                 producer.begin_transaction()
-                produce_records(producer, topic, batch, limits, keeps_partition=keeps_partition, timeout=timeout)
+                produce_records(
+                    producer,
+                    topic,
+                    batch,
+                    limits,
+                    keeps_partition=keeps_partition,
+                    keeps_timestamp=keeps_timestamp,
+                    timeout=timeout,
+                )
                 sent += sum(map(len, batch))
                 _commit(producer, reader, topic, sent, timeout)
             return sent
@@ -237,6 +249,7 @@ def produce_records(
     limits: RequestLimits,
     *,
     keeps_partition: bool,
+    keeps_timestamp: bool,
     timeout: float,
 ) -> None:
     """Send the records of a transaction, one request after the other; the last one is sent by the commit.
@@ -250,6 +263,7 @@ def produce_records(
         batch: the records.
         limits: of a request.
         keeps_partition: see :func:`send_partition`.
+        keeps_timestamp: see there.
         timeout: of one request, in seconds.
 
     Raises:
@@ -264,7 +278,7 @@ def produce_records(
             if producer.flush(timeout):
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no response to a request in time"))
             size = count = 0
-        _enqueue(producer, topic, records, keeps_partition=keeps_partition)
+        _enqueue(producer, topic, records, keeps_partition=keeps_partition, keeps_timestamp=keeps_timestamp)
         size, count = size + more, count + len(records)
 
 
@@ -284,16 +298,18 @@ def _bytes_of(records: Records) -> int:
     return size
 
 
-def _enqueue(producer: Producer, topic: str, records: Records, *, keeps_partition: bool) -> None:
+def _enqueue(producer: Producer, topic: str, records: Records, *, keeps_partition: bool, keeps_timestamp: bool) -> None:
     produce = producer.produce
     partitions = records.partitions if keeps_partition else itertools.repeat(_ANY_PARTITION)
+    timestamps = records.timestamps if keeps_timestamp else itertools.repeat(_NOW)
     headers = itertools.repeat(None) if records.headers is None else map(_headers, records.headers)
-    rows = zip(records.values, records.keys, partitions, records.timestamps, headers)  # noqa: B905 - some repeat for ever
+    rows = zip(records.values, records.keys, partitions, timestamps, headers)  # noqa: B905 - some repeat for ever
     for value, key, partition, timestamp, some in rows:
+        time = _NO_TIMESTAMP if timestamp is None else timestamp
         while True:
             try:
                 # By position, which takes a tenth less: … partition, callback, on_delivery, timestamp, headers.
-                produce(topic, value, key, partition, None, None, timestamp or _NOW, some)
+                produce(topic, value, key, partition, None, None, time, some)
             except BufferError:
                 producer.poll(0.1)
             else:

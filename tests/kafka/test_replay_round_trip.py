@@ -32,6 +32,7 @@ from tests.spark.pipeline import CREDENTIALS, Pipeline, s3_settings
 
 COUNT: Final = 300
 NOW: Final = 1_750_000_000_000
+NO_TIMESTAMP: Final = -1
 BYTES: Final = BytesConverter()
 WHOLE: Final[dict[str, Any]] = {"content": Envelope(), "key_converter": BYTES, "value_converter": BYTES}
 BESIDE: Final[dict[str, Any]] = {
@@ -76,7 +77,7 @@ def generated(kind: str, random: Random) -> list[Message]:
             key=random.choice((b"", b"k", some())),
             partition=random.randrange(2),
             # librdkafka sends 0 as the present time.
-            timestamp=random.choice((1, -7, -(2**40), random.randrange(1, NOW))),
+            timestamp=random.choice((NO_TIMESTAMP, 1, -7, -(2**40), random.randrange(1, NOW))),
             headers=tuple((random.choice(("h", "é", "")), b"%d" % n) for n in range(random.randrange(3))) or None,
         )
         for _ in range(COUNT)

@@ -14,6 +14,7 @@ from airflow_provider_kafka_s3.replay.job import Rate
 from airflow_provider_kafka_s3.replay.sender import RequestLimits, produce_records, transactions
 
 LIMITS: Final = RequestLimits.of({})
+KEEPS: Final[dict[str, Any]] = {"keeps_partition": True, "keeps_timestamp": True, "timeout": 1}
 
 
 def records(count: int, size: int = 1) -> Records:
@@ -75,8 +76,8 @@ def test_no_more_records_are_queued_than_one_request_has(count: int, size: int, 
     """Then librdkafka waits without CPU time; a large record is alone, and small ones are not sent one by one."""
     sent, producer = records(count, size), Producer()
     batch = [sent[at : at + some] for at in range(0, count, some)]
-    produce_records(cast("Any", producer), "t", batch, LIMITS, keeps_partition=True, timeout=1)
-    assert producer.sent == [("t", value, None, 0, None, None, 0, None) for value in sent.values]
+    produce_records(cast("Any", producer), "t", batch, LIMITS, **KEEPS)
+    assert producer.sent == [("t", value, None, 0, None, None, -1, None) for value in sent.values]
     assert all(sum(queued) < 1_000_000 and len(queued) < 10_000 for queued in producer.queued if len(queued) > 1)
     assert len(producer.queued) <= 2 * (count * (size + 20) // 900_000 + count // 9_000 + 1) or size > 200_000
 
@@ -98,7 +99,7 @@ def test_a_request_is_as_small_as_the_settings_of_the_client_say(
     sent = [Record(0, n, None, b"key", b"x" * 100, (("header", b"y" * 50),) * (n % 9)) for n in range(3_000)]
     producer, batch = Producer(), [Records.of(sent)]
     limits = RequestLimits.of(settings)
-    produce_records(cast("Any", producer), "t", batch, limits, keeps_partition=True, timeout=1)
+    produce_records(cast("Any", producer), "t", batch, limits, **KEEPS)
     assert [value for _, value, *_ in producer.sent] == [one.value for one in sent]
     place = 0
     for queued in producer.queued:
@@ -111,14 +112,18 @@ def test_records_are_sent_with_all_their_parts_also_if_the_queue_is_full() -> No
     """A record that does not fit is sent when there is room again."""
     headers: Headers = (("h", None), ("h", b"1"))
     sent = [Record(1, 0, 5, b"k", None), Record(2, 1, None, None, b"v", headers), Record(1, 2, 7, b"", b"")]
-    for keeps_partition, partitions in ((True, [1, 2, 1]), (False, [-1, -1, -1])):
+    kept, any_partition, now = {"keeps_partition": True}, {"keeps_partition": False}, {"keeps_timestamp": False}
+    for settings, partitions, times in (
+        (kept, [1, 2, 1], [5, -1, 7]),
+        (any_partition, [-1, -1, -1], [5, -1, 7]),
+        (now, [1, 2, 1], [0, 0, 0]),
+    ):
         producer = Producer(full_at=1)
-        batch = [Records.of(sent)]
-        produce_records(cast("Any", producer), "t", batch, LIMITS, keeps_partition=keeps_partition, timeout=1)
+        produce_records(cast("Any", producer), "t", [Records.of(sent)], LIMITS, **{**KEEPS, **settings})
         assert producer.sent == [
-            ("t", None, b"k", partitions[0], None, None, 5, None),
-            ("t", b"v", None, partitions[1], None, None, 0, [*headers]),
-            ("t", b"", b"", partitions[2], None, None, 7, None),
+            ("t", None, b"k", partitions[0], None, None, times[0], None),
+            ("t", b"v", None, partitions[1], None, None, times[1], [*headers]),
+            ("t", b"", b"", partitions[2], None, None, times[2], None),
         ]
 
 
@@ -129,7 +134,7 @@ def test_a_request_without_response_ends_the_transaction() -> None:
     producer = Producer()
     producer.flush = lambda timeout: 1  # type: ignore[method-assign]
     with pytest.raises(KafkaException, match="no response"):
-        produce_records(cast("Any", producer), "t", [records(10, 500_000)], LIMITS, keeps_partition=True, timeout=1)
+        produce_records(cast("Any", producer), "t", [records(10, 500_000)], LIMITS, **KEEPS)
     assert len(producer.sent) == 1
 
 
