@@ -9,7 +9,8 @@
     │   │   ├── BucketNotFoundError
     │   │   ├── AccessDeniedError
     │   │   ├── UnsupportedStoreError     the store ignores conditional writes
-    │   │   └── PipelineConflictError     another pipeline owns the topic
+    │   │   ├── PipelineConflictError     another pipeline owns the topic
+    │   │   └── NothingToReplayError      no record is in the selection of a replay
     │   ├── RecordError               one record cannot be written
     │   │   ├── SchemaNotFoundError       the schema registry does not have its schema
     │   │   └── SparkTimestampError       Spark cannot represent its timestamp: it is read without Spark
@@ -61,6 +62,7 @@ __all__ = [
     "LogTamperedError",
     "MarkerMissingError",
     "MissingObjectError",
+    "NothingToReplayError",
     "PipelineConflictError",
     "PreconditionFailed",
     "RangeBeyondEnd",
@@ -200,6 +202,12 @@ class ReplayOvertakenError(TerminalError):
     """Another process sends the same replay into Kafka, and continues where this one was."""
 
     kind = "replay_overtaken"
+
+
+class NothingToReplayError(ConfigurationError):
+    """No record is in the selection of a replay. Nothing was sent, and the id of the replay is free."""
+
+    kind = "nothing_to_replay"
 
 
 class MissingObjectError(TerminalError):

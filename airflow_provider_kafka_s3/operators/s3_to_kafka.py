@@ -6,13 +6,13 @@ import datetime as dt
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-from airflow.providers.common.compat.sdk import BaseOperator  # noqa: TID253 - it is the base class
+from airflow.providers.common.compat.sdk import AirflowSkipException, BaseOperator  # noqa: TID253 - it is the base class
 
 from airflow_provider_kafka_s3.airflow import connections, parameters
 from airflow_provider_kafka_s3.airflow.task_errors import as_task_error
-from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, NothingToReplayError, message_of
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -52,6 +52,8 @@ class S3ToKafkaOperator(BaseOperator):
         written_by: the S3 sink that wrote the objects, ``"confluent"`` or ``"deviantart"``, and has stopped; the
             pipeline is where the documents of the replay are. None: the pipeline wrote them.
         folders: with ``written_by``: only objects in these folders, such as ``"year=2026/month=01"``. (templated)
+        on_empty: without a record in the selection the task fails (``"fail"``), or is skipped (``"skip"``). Nothing is
+            recorded: a later try sends what has been landed by then.
         kafka_conn_id: connection of type ``kafka`` to the cluster of the target.
         aws_conn_id: connection of type ``aws``; None: boto3's own chain of credentials.
 
@@ -59,6 +61,7 @@ class S3ToKafkaOperator(BaseOperator):
         ``{"replay": "…", "target": "orders-again", "batch": 7, "records": 40000, "sent": {"0": 20000, "1": 20000}}``.
 
     Raises:
+        AirflowSkipException: there is nothing to send, with ``on_empty="skip"``.
         AirflowFailException: a retry cannot succeed.
         AirflowException: a retry may succeed.
     """
@@ -99,6 +102,7 @@ class S3ToKafkaOperator(BaseOperator):
         records_per_second: float | None = None,
         written_by: str | None = None,
         folders: Sequence[str] = (),
+        on_empty: Literal["fail", "skip"] = "fail",
         kafka_conn_id: str = "kafka_default",
         aws_conn_id: str | None = "aws_default",
         **kwargs: Any,
@@ -124,12 +128,14 @@ class S3ToKafkaOperator(BaseOperator):
         self.records_per_second = records_per_second
         self.written_by = written_by
         self.folders = folders
+        self.on_empty = on_empty
         self.kafka_conn_id = kafka_conn_id
         self.aws_conn_id = aws_conn_id
         self._process: ReplayProcess | None = None
         self._killed = False
         for name in ("bucket", "topic", "pipeline", "target"):
             parameters.require_text(name, getattr(self, name))
+        parameters.require_choice("on_empty", on_empty, ("fail", "skip"))
         for name, given in (("without", without), ("folders", folders)):
             if isinstance(given, str):
                 raise ConfigurationError(f"{name}={given!r} must be a list, such as [{given!r}]")
@@ -153,7 +159,12 @@ class S3ToKafkaOperator(BaseOperator):
                 credentials=access.credentials,
             )
             config = connections.kafka_config(self.kafka_conn_id)
-            done = replay(place, config, self._request(context), process=self._process)
+            try:
+                done = replay(place, config, self._request(context), process=self._process)
+            except NothingToReplayError as e:
+                if self.on_empty == "skip":
+                    raise AirflowSkipException(message_of(e)) from e
+                raise
         records = sum(done.sent.values())
         self.log.info(
             "replay %s: %d records of topic %s are in topic %s", done.replay, records, self.topic, self.target

@@ -18,7 +18,12 @@ from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.documents.codec import corrupt
 from airflow_provider_kafka_s3.documents.owner import decode_owner
 from airflow_provider_kafka_s3.documents.replay import ForeignReplayObject, PinnedObject, ReplayPlan
-from airflow_provider_kafka_s3.exceptions import ConfigurationError, ForeignObjectError, MissingObjectError
+from airflow_provider_kafka_s3.exceptions import (
+    ConfigurationError,
+    ForeignObjectError,
+    MissingObjectError,
+    NothingToReplayError,
+)
 from airflow_provider_kafka_s3.kafka.offsets import TopicInfo
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.messages import few
@@ -79,7 +84,7 @@ def plan_foreign_replay(log: TopicLog, request: ReplayRequest, target: TopicInfo
         if (some := [one for one in objects if _is_in(one, request.folders)])
     }
     if not chosen:
-        raise ConfigurationError(
+        raise NothingToReplayError(
             f"there is no object of topic {log.topic!r} with a name of {request.written_by}'s sink in the selection "
             f"at {log.store.url(log.topics_dir)}. Nothing was sent. Compare topics_dir, topic, partitions and folders "
             f"with the keys there"

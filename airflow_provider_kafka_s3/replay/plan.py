@@ -14,7 +14,7 @@ from airflow_provider_kafka_s3.documents.manifest import Manifest, ObjectEntry, 
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.documents.replay import ReplayObject, ReplayPlan
-from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, NothingToReplayError
 from airflow_provider_kafka_s3.kafka.offsets import TopicInfo
 from airflow_provider_kafka_s3.messages import count
 from airflow_provider_kafka_s3.reading.committed_objects import CommittedObjects
@@ -248,12 +248,12 @@ def _span(partition: int, part: SlicePart) -> Offsets:
     return Offsets({partition: [(part.min_offset, part.max_offset + 1)]})
 
 
-def _nothing(request: ReplayRequest, snapshot: Snapshot, selection: _Selection) -> ConfigurationError:
+def _nothing(request: ReplayRequest, snapshot: Snapshot, selection: _Selection) -> NothingToReplayError:
     """The error for a selection without records, with what there is."""
     log, there = snapshot.log, snapshot.landed_offsets(selection.generation)
     generations = [number for number in snapshot.generations if number != selection.generation]
     others = f"; generations {', '.join(map(str, generations))} have others" if generations else ""
-    return ConfigurationError(
+    return NothingToReplayError(
         f"no record of topic {log.topic!r} is in the selection of replay {request.replay!r}. Nothing was sent, and the "
         f"id is free. Batches up to {snapshot.batch} have these offsets of generation {selection.generation}: "
         f"{there}{others}. Compare the times, offsets, partitions and the generation of the replay with them"

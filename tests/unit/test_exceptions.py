@@ -34,6 +34,7 @@ KINDS = {
     "log_tampered",
     "marker_missing",
     "missing_object",
+    "nothing_to_replay",
     "pipeline_conflict",
     "precondition_failed",
     "range_beyond_end",

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import datetime as dt
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
-from airflow.providers.common.compat.sdk import AirflowException  # noqa: TID253 - the task raises it
+from airflow.providers.common.compat.sdk import (  # noqa: TID253 - the task raises them
+    AirflowException,
+    AirflowFailException,
+    AirflowSkipException,
+)
 
 from airflow_provider_kafka_s3 import S3ToKafkaOperator
 from airflow_provider_kafka_s3.airflow import connections
-from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, NothingToReplayError
 from airflow_provider_kafka_s3.replay import run
 from airflow_provider_kafka_s3.replay.process import ReplayProcess
 from airflow_provider_kafka_s3.storage.s3 import S3Settings
@@ -50,6 +54,7 @@ def test_times_are_those_of_templates(bench: object) -> None:
     [
         ({"target": ""}, "target='' must be text"),
         ({"without": "key"}, "without='key' must be a list"),
+        ({"on_empty": "success"}, "on_empty='success'"),
         ({"tagret": "x"}, "has no parameter 'tagret'; did you mean 'target'"),
     ],
 )
@@ -75,6 +80,29 @@ def test_a_wrong_value_fails_before_anything_is_sent(bench: object, given: dict[
         S3ToKafkaOperator(**{**REQUIRED, **given})._request(context())
 
 
+@pytest.fixture
+def _connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connections that are not used."""
+    monkeypatch.setattr(connections, "s3_access", lambda _: SimpleNamespace(settings=S3Settings(), credentials=None))
+    monkeypatch.setattr(connections, "kafka_config", lambda _: {"bootstrap.servers": "kafka:9092"})
+
+
+@pytest.mark.usefixtures("_connections")
+@pytest.mark.parametrize(("on_empty", "error"), [("fail", AirflowFailException), ("skip", AirflowSkipException)])
+def test_a_task_without_records_fails_or_is_skipped(
+    bench: object, monkeypatch: pytest.MonkeyPatch, on_empty: Literal["fail", "skip"], error: type[Exception]
+) -> None:
+    """As its parameter says; a retry would not help."""
+
+    def replay(*_: object, **__: object) -> None:
+        raise NothingToReplayError("no record is in the selection")
+
+    monkeypatch.setattr(run, "replay", replay)
+    with pytest.raises(error, match="no record is in the selection"):
+        S3ToKafkaOperator(**REQUIRED, on_empty=on_empty).execute(context())
+
+
+@pytest.mark.usefixtures("_connections")
 @pytest.mark.parametrize("begun", [True, False])
 def test_a_killed_task_starts_no_process_any_more(bench: object, monkeypatch: pytest.MonkeyPatch, begun: bool) -> None:
     """Also if it is killed before it begins."""
@@ -85,8 +113,6 @@ def test_a_killed_task_starts_no_process_any_more(bench: object, monkeypatch: py
         process._require_not_killed(job())
 
     monkeypatch.setattr(run, "replay", replay)
-    monkeypatch.setattr(connections, "s3_access", lambda _: SimpleNamespace(settings=S3Settings(), credentials=None))
-    monkeypatch.setattr(connections, "kafka_config", lambda _: {"bootstrap.servers": "kafka:9092"})
     task = S3ToKafkaOperator(**REQUIRED)
     if not begun:
         task.on_kill()

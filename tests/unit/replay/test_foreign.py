@@ -10,7 +10,12 @@ import pytest
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.config import JsonLines
-from airflow_provider_kafka_s3.exceptions import ConfigurationError, ForeignObjectError, MissingObjectError
+from airflow_provider_kafka_s3.exceptions import (
+    ConfigurationError,
+    ForeignObjectError,
+    MissingObjectError,
+    NothingToReplayError,
+)
 from airflow_provider_kafka_s3.reading.record import Record
 from airflow_provider_kafka_s3.replay.foreign import ForeignReplaySource, plan_foreign_replay
 from airflow_provider_kafka_s3.replay.request import ReplayRequest
@@ -134,7 +139,9 @@ def test_a_selection_is_by_partitions_and_folders() -> None:
     assert plan_foreign_replay(log, one, TARGET).numbers == (1,)
     assert read(log, one, 1) == values(b"1", partition=1)
     for folders in (("year=2026/month=1",), ("year=2025",)):
-        with pytest.raises(ConfigurationError, match=r"there is no object of topic 'orders' with a name of confluent"):
+        with pytest.raises(
+            NothingToReplayError, match=r"there is no object of topic 'orders' with a name of confluent"
+        ):
             read(log, request(**CONFLUENT, folders=folders))
     with pytest.raises(ConfigurationError, match=r"selects by offsets, which objects of other sinks do not have"):
         read(log, request(**CONFLUENT, offsets={0: (0, 1)}))

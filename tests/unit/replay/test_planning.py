@@ -25,7 +25,7 @@ from airflow_provider_kafka_s3.config import (
 )
 from airflow_provider_kafka_s3.documents.manifest import Amend
 from airflow_provider_kafka_s3.documents.replay import ReplayPlan
-from airflow_provider_kafka_s3.exceptions import ConfigurationError, DataLossError
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, DataLossError, NothingToReplayError
 from airflow_provider_kafka_s3.reading.record import Record
 from airflow_provider_kafka_s3.replay.source import ReplaySource
 from tests.unit.batch.simulated_topic import Topic
@@ -112,7 +112,7 @@ def test_a_selection_without_records_is_refused_with_what_there_is(selection: di
     numbered(topic, 6)
     topic.land()
     before = [info.key for info in topic.bucket.list("")]
-    with pytest.raises(ConfigurationError) as refused:
+    with pytest.raises(NothingToReplayError) as refused:
         planned(topic, **selection)
     for part in ("no record of topic 'orders'", "the id is free", "Nothing was sent"):
         assert part in str(refused.value)
