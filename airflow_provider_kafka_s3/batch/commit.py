@@ -14,8 +14,8 @@ from airflow_provider_kafka_s3.batch.chunk_markers import has_chunk_markers, upd
 from airflow_provider_kafka_s3.batch.dead_letter_limit import DeadLetterLimit
 from airflow_provider_kafka_s3.batch.early_ends import early_ends
 from airflow_provider_kafka_s3.batch.incarnation import require_topic_id, topic_id_of
+from airflow_provider_kafka_s3.batch.index_building import write_missing
 from airflow_provider_kafka_s3.batch.log import TopicLog
-from airflow_provider_kafka_s3.batch.log_index import write_missing
 from airflow_provider_kafka_s3.batch.objects import BatchObjects
 from airflow_provider_kafka_s3.batch.rebuild import BuildObjects, batch_loss
 from airflow_provider_kafka_s3.batch.source import Source

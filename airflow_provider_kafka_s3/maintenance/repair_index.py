@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from airflow_provider_kafka_s3.batch.commit import Committer
-from airflow_provider_kafka_s3.batch.log_index import build_index, disjoint, possible_indexes
+from airflow_provider_kafka_s3.batch.index_building import build_index, possible_indexes
+from airflow_provider_kafka_s3.batch.log_index import disjoint
 from airflow_provider_kafka_s3.documents.codec import encode
 from airflow_provider_kafka_s3.documents.log_index import LogIndex
 from airflow_provider_kafka_s3.documents.marker import Marker

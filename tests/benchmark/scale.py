@@ -19,7 +19,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from airflow_provider_kafka_s3.batch.commit import Committer
-from airflow_provider_kafka_s3.batch.log_index import build_index, summaries
+from airflow_provider_kafka_s3.batch.index_building import build_index
+from airflow_provider_kafka_s3.batch.log_index import summaries
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
 from airflow_provider_kafka_s3.config import JsonLines, Layout, Limits, RawBytes
 from airflow_provider_kafka_s3.documents.manifest import SliceResult, SliceRows

@@ -463,7 +463,7 @@ MUTATIONS: Final = (
         "all batches below a resolved one count as resolved for the index",
         (
             Edit(
-                f"{BATCH}/log_index.py",
+                f"{BATCH}/index_building.py",
                 "            for a, b in reversed(marker.resolved):\n",
                 "            for a, b in ((1, marker.last_resolved + 1),):\n",
             ),

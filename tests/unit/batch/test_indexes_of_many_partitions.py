@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from airflow_provider_kafka_s3.batch.coverage import covering_downward
-from airflow_provider_kafka_s3.batch.log_index import checked_summaries, summaries, together, write_missing
+from airflow_provider_kafka_s3.batch.index_building import write_missing
+from airflow_provider_kafka_s3.batch.log_index import checked_summaries, summaries, together
 from airflow_provider_kafka_s3.documents.codec import encode
 from airflow_provider_kafka_s3.documents.log_index import MAX_HULL, MAX_RANGES, Box, IndexedBatch, LogIndex
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
@@ -24,6 +25,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 MODULE = "airflow_provider_kafka_s3.batch.log_index"
+BUILDING = "airflow_provider_kafka_s3.batch.index_building"
 
 
 class Rounds:
@@ -47,7 +49,7 @@ def history() -> History:
 def without_claims(history: History) -> Iterator[History]:
     """123 batches whose indexes have hulls in place of claims."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(f"{MODULE}.MAX_RANGES", 0)
+        patch.setattr(f"{BUILDING}.MAX_RANGES", 0)
         history.index()
         yield history
 
@@ -56,7 +58,7 @@ def test_no_large_index_is_made_from_small_ones_of_many_bytes(
     history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run and a repair write the small ones only, and a repair finds nothing more; all batches are read by them."""
-    monkeypatch.setattr(f"{MODULE}._MADE_FROM", 5_000)
+    monkeypatch.setattr(f"{BUILDING}._MADE_FROM", 5_000)
     expected = of_all(*history.log()[:2])
     history.index()
     small = [f"{n:010}-{n + 9:010}.json" for n in range(1, 120, 10)]

@@ -11,8 +11,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from airflow_provider_kafka_s3.batch.index_building import build_index, write_missing
 from airflow_provider_kafka_s3.batch.log import TopicLog
-from airflow_provider_kafka_s3.batch.log_index import build_index, summaries, write_missing
+from airflow_provider_kafka_s3.batch.log_index import summaries
 from airflow_provider_kafka_s3.documents.codec import canonical, digest, encode
 from airflow_provider_kafka_s3.documents.log_index import MAX_RANGES, IndexedBatch, LogIndex
 from airflow_provider_kafka_s3.documents.marker import Marker
@@ -291,7 +292,7 @@ def test_a_batch_with_many_ranges_keeps_the_index_small_and_its_claim_is_that_of
     engine.log.index_sizes = (2,)
     engine.run("one", "data_interval", window={0: (2, 3), 1: (1, 2), 2: (3, 4)}, starting={0: 2, 1: 1, 2: 3})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("airflow_provider_kafka_s3.batch.log_index.MAX_RANGES", 2)
+        patch.setattr("airflow_provider_kafka_s3.batch.index_building.MAX_RANGES", 2)
         engine.run("two", "data_interval", window={0: (3, 4)})
         log = Engine(bucket, kafka).log
         log.index_sizes = (2,)

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_kafka_s3.batch.log_index import build_index, summaries, write_missing
+from airflow_provider_kafka_s3.batch.index_building import build_index, write_missing
+from airflow_provider_kafka_s3.batch.log_index import summaries
 from airflow_provider_kafka_s3.exceptions import KafkaS3Error, LogTamperedError, TransientError, message_of
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.maintenance.repair import repair

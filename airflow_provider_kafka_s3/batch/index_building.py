@@ -1,0 +1,158 @@
+"""Makes the indexes of a log from plans and manifests, or larger ones from smaller ones, and writes them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.batch.log_index import Part, parts, read_documents
+from airflow_provider_kafka_s3.config import Layout
+from airflow_provider_kafka_s3.documents.log_index import MAX_RANGES, IndexedBatch, LogIndex
+from airflow_provider_kafka_s3.documents.marker import Marker
+from airflow_provider_kafka_s3.exceptions import ControlError, KafkaS3Error, message_of
+from airflow_provider_kafka_s3.parallel import Parallel, in_threads
+
+__all__ = ["build_index", "possible_indexes", "write_missing"]
+
+log = logging.getLogger(__name__)
+
+_MADE_FROM: Final = 4_000_000
+"""Bytes of the smaller indexes that a larger one is made from, at most. With more it would save few requests."""
+
+
+def possible_indexes(topic_log: TopicLog, marker: Marker, existing: Mapping[range, int]) -> Iterator[range]:
+    """The batches of each index that could exist: small ones first, the latest first.
+
+    A larger one is made from smaller ones. It could exist if all of these do, and have few bytes together.
+
+    Args:
+        topic_log: of the topic.
+        marker: only what it has as resolved is indexed.
+        existing: the indexes that exist, with their bytes. The caller may add to it what it has written.
+    """
+    smaller = 0
+    for size in topic_log.index_sizes:
+        if not smaller:
+            # Lazy, since the numbers in a marker are untrusted.
+            for a, b in reversed(marker.resolved):
+                for end in range((b - 1) // size * size, a + size - 2, -size):
+                    yield range(end - size + 1, end + 1)
+        else:
+            firsts = {(one.start - 1) // size * size + 1 for one in existing if len(one) in (smaller, size)}
+            for first in sorted(firsts, reverse=True):
+                numbers = range(first, first + size)
+                if marker.has_resolved(numbers) and (numbers in existing or _can_be_made(numbers, smaller, existing)):
+                    yield numbers
+        smaller = size
+
+
+def _can_be_made(numbers: range, smaller: int, existing: Mapping[range, int]) -> bool:
+    made_from = [range(first, first + smaller) for first in numbers[::smaller]]
+    return all(one in existing for one in made_from) and sum(existing[one] for one in made_from) <= _MADE_FROM
+
+
+def write_missing(topic_log: TopicLog, marker: Marker, *, most: int | None, parallel: Parallel = in_threads) -> int:
+    """Write indexes of resolved batches that have none; returns how many.
+
+    A document that is gone or cannot be trusted prevents the indexes of its batches, with a warning, and no other one.
+
+    Args:
+        topic_log: of the topic.
+        marker: only what it has as resolved is indexed.
+        most: indexes to write at most, the latest ones, and of each size indexes that may fail; None: all.
+        parallel: runs requests at once.
+
+    Raises:
+        KafkaS3Error: the indexes that exist could not be listed.
+    """
+    existing = topic_log.indexes()
+    written, failed = 0, dict.fromkeys(topic_log.index_sizes, 0)
+    for numbers in possible_indexes(topic_log, marker, existing):
+        if numbers in existing:
+            continue
+        if written == most:
+            break
+        if failed[len(numbers)] == most:
+            continue
+        try:
+            size = topic_log.create_index(build_index(topic_log, marker, numbers, parallel=parallel))
+        except KafkaS3Error as e:
+            failed[len(numbers)] += 1
+            _warn_of_unwritten(topic_log, numbers, message_of(e), topic_log.remedies.repair())
+            if not isinstance(e, ControlError):
+                # The store, not a document: the next one would fail, too.
+                break
+            continue
+        if size is None:
+            failed[len(numbers)] += 1
+            remedy = topic_log.remedies.repair("--every-document")
+            _warn_of_unwritten(topic_log, numbers, f"another one is at {topic_log.index_url(numbers)}", remedy)
+            continue
+        existing[numbers] = size
+        written += 1
+    return written
+
+
+def _warn_of_unwritten(topic_log: TopicLog, numbers: range, why: str, remedy: str) -> None:
+    log.warning(
+        "topic %s: the index of batches %d to %d was not written: %s. Nothing else depends on it. Write it: %s",
+        topic_log.topic,
+        numbers[0],
+        numbers[-1],
+        why,
+        remedy,
+    )
+
+
+def build_index(
+    topic_log: TopicLog,
+    marker: Marker,
+    numbers: range,
+    *,
+    parallel: Parallel = in_threads,
+    from_documents: bool = False,
+) -> LogIndex:
+    """The index of resolved batches, from the smaller indexes of these batches, or from plans and manifests.
+
+    Args:
+        topic_log: of the topic.
+        marker: has all of them as resolved.
+        numbers: of the batches.
+        parallel: runs requests at once.
+        from_documents: read no index.
+    """
+    layouts: dict[Layout, int] = {}
+    batches: list[IndexedBatch] = []
+    if from_documents or len(numbers) == topic_log.index_sizes[0]:
+        found = iter([Part(numbers)])
+    else:
+        found = parts(topic_log, marker, numbers[0], numbers[-1], parallel=parallel)
+    for part in found:
+        if part.batches is not None:
+            batches += _with_layouts(topic_log, part.batches, layouts)
+        else:
+            batches += (
+                batch.within(MAX_RANGES) for batch in read_documents(topic_log, part.numbers, parallel, layouts)
+            )
+    return LogIndex(topic=topic_log.topic, first=numbers[0], batches=tuple(batches))
+
+
+def _with_layouts(
+    topic_log: TopicLog, batches: Sequence[IndexedBatch], layouts: dict[Layout, int]
+) -> Iterator[IndexedBatch]:
+    """The batches of a smaller index, which refer to the first batches of this one with their layouts."""
+    first_like: dict[int, int] = {}
+    for batch in batches:
+        like = batch.same_layout_as
+        if like is None:
+            yield batch
+            continue
+        if like not in first_like:
+            layout = topic_log.require_plan(like)[0].layout
+            topic_log.forget(like)
+            first_like[like] = like if layout is None else layouts.setdefault(layout.at(0), like)
+        yield msgspec.structs.replace(batch, same_layout_as=first_like[like])
