@@ -54,7 +54,7 @@ def spark() -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder
-    conf = {**start_conf(MASTER, offsets=0), **spark_conf(spark_log_level="ERROR")}
+    conf = {**start_conf(MASTER, offsets=0, installed=True), **spark_conf(spark_log_level="ERROR")}
     # Spark's reader of Avro is fetched for the oldest version only.
     avro = AVRO_JARS.glob(f"spark-avro_*-{pyspark.__version__}.jar")
     conf["spark.jars"] = ",".join([conf["spark.jars"], *map(str, avro)])
