@@ -50,6 +50,12 @@ from airflow_provider_kafka_s3.spark.conf import APPLICATION_FILE, start_conf, w
 from airflow_provider_kafka_s3.spark.failures import explain
 from airflow_provider_kafka_s3.spark.frames import read_directly, record_frame
 from airflow_provider_kafka_s3.spark.progress import Progress, action_of, counts_line
+from airflow_provider_kafka_s3.spark.pyspark_start import (
+    drop_numpy_converters,
+    import_installed_pyspark,
+    import_pandas,
+    leave_accumulators,
+)
 from airflow_provider_kafka_s3.spark.registration import registration
 from airflow_provider_kafka_s3.spark.rows import ROW_DDL, Row, gather, uploads_of
 from airflow_provider_kafka_s3.spark.spec import JobResult, JobSpec, PlanRef, TopicOutcome
@@ -314,6 +320,7 @@ def _connect_to_jvm(*, ignore_errors: bool = False) -> None:
     with contextlib.suppress(*[Exception] if ignore_errors else []):
         from pyspark import SparkContext
 
+        drop_numpy_converters()
         SparkContext._ensure_initialized()
 
 
@@ -336,6 +343,7 @@ def _session(connecting: threading.Thread, *, offsets: int) -> SparkSession:
     wanted = {**start_conf(master, offsets=offsets, installed=_is_installed()), **with_job_conf(given)}
     ours = {name: value for name, value in wanted.items() if given.get(name) != value}
     log.info("starting Spark at master %s", master)
+    threading.Thread(target=import_pandas, name="import-pandas", daemon=True).start()
     began = time.monotonic()
     with registration(SparkContext._gateway, master):
         context = SparkContext.getOrCreate(conf.setAll(list(ours.items())))
@@ -374,6 +382,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--job-file", required=True, help="description of the job; removed as soon as it is read")
     path: str = parser.parse_args(argv).job_file
     log_to_stderr()
+    import_installed_pyspark()
     try:
         spec = JobSpec.read(path)
     except TerminalError as e:
@@ -418,4 +427,5 @@ def _stop() -> None:
 
     session = SparkSession.getActiveSession()
     if session is not None:
+        leave_accumulators(session)
         session.stop()

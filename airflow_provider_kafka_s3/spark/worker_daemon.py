@@ -7,18 +7,21 @@ Workers that get this package as a file of the job have Spark's own process: it 
 from __future__ import annotations
 
 import gc
+import importlib
 import runpy
+from typing import Final
 
-import boto3  # noqa: F401, TID253 - a worker needs it for its first request
-import pyarrow.compute  # noqa: F401
-import pyspark.worker  # noqa: F401, TID253 - the module that this process runs
-
-import airflow_provider_kafka_s3.spark.task  # noqa: F401
+from airflow_provider_kafka_s3.spark.pyspark_start import import_installed_pyspark
 from airflow_provider_kafka_s3.spark.worker_process import forget_zip_importers
 
 __all__: list[str] = []
 
+_MODULES: Final = ("boto3", "pyarrow.compute", "pyspark.worker", "airflow_provider_kafka_s3.spark.task")
+
 if __name__ == "__main__":
+    import_installed_pyspark()
+    for name in _MODULES:
+        importlib.import_module(name)
     forget_zip_importers()
     gc.freeze()  # a worker's collections leave out what it has from here
     runpy.run_module("pyspark.daemon", run_name="__main__")
