@@ -98,10 +98,12 @@ class SparkSubmitJob:
             outcome = self._run(spec)
             status = None if self._hook is None else self._hook.exit_status
             if self._archive is not None and status is not None and not self._killed:
-                # A signal ends a JVM that reads damaged classes.
-                if outcome.result is None or not 0 <= status <= _OF_SIGNALS:
+                # A signal ends a JVM that reads damaged classes, or fails to write them. If there is no result, an
+                # archive that the JVM has read may be why.
+                has_crashed = not 0 <= status <= _OF_SIGNALS
+                if has_crashed or (outcome.result is None and self._archive.is_mapped):
                     self._archive.distrust()
-                elif outcome.result.succeeded:
+                elif outcome.result is not None and outcome.result.succeeded:
                     self._archive.keep()
         finally:
             if self._archive is not None:

@@ -1,6 +1,7 @@
 """Leaves out what pyspark does at the start and the end of a driver's process, and the job does not need.
 
-Together it takes two seconds. Each function relies on details of pyspark, and changes nothing where they are others.
+Together it takes more than a second. Each function relies on details of pyspark, and changes nothing where they are
+others.
 """
 
 from __future__ import annotations

@@ -60,9 +60,14 @@ class ClassArchive:
     environment: Mapping[str, str] = field(repr=False)
 
     @property
+    def is_mapped(self) -> bool:
+        """Whether the JVM of this job reads it, and does not make it."""
+        return self.finished is None
+
+    @property
     def option(self) -> str:
         """The option of the driver's JVM. An archive of another class path is ignored without a message."""
-        return f"-XX:{'SharedArchiveFile' if self.finished is None else 'ArchiveClassesAtExit'}={self.path} {_QUIET}"
+        return f"-XX:{'SharedArchiveFile' if self.is_mapped else 'ArchiveClassesAtExit'}={self.path} {_QUIET}"
 
     def keep(self) -> None:
         """Give the archive that the JVM of a job has made its name, if it made one that a JVM can use.
@@ -262,8 +267,8 @@ def _class_path(home: Path, environment: Mapping[str, str], extra: str) -> Itera
 def _digest(java: Path, class_path: list[Path]) -> str:
     """Of what an archive depends on: the release of Java, and paths, sizes and times of what is on the class path."""
     release = java.parent.parent / "release"
-    text = release.read_text(errors="replace") if release.exists() else ""
-    return hashlib.sha256(repr((text, [_about(path) for path in [java, *class_path]])).encode()).hexdigest()[:16]
+    of_java = release.read_text(errors="replace") if release.exists() else _about(java)
+    return hashlib.sha256(repr((of_java, [_about(path) for path in class_path])).encode()).hexdigest()[:16]
 
 
 def _about(path: Path) -> tuple[str, int, int] | tuple[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import multiprocessing
 import os
@@ -19,10 +20,12 @@ from airflow_provider_kafka_s3.exceptions import (
     ReplayOvertakenError,
     message_of,
 )
+from airflow_provider_kafka_s3.kafka.source import KafkaSource
 from airflow_provider_kafka_s3.reading.record import Record, Records
 from airflow_provider_kafka_s3.replay import sender
 from airflow_provider_kafka_s3.replay.sender import send_partition
 from dev.kafka_broker import KafkaBroker
+from dev.waiting import wait_until
 
 COUNT = 2000
 NAMES: dict[str, Any] = {"replay": "r", "partition": 1}
@@ -36,9 +39,14 @@ def source(skip: int, partition: int = 1, count: int = COUNT) -> Iterator[Record
 
 
 def committed(broker: KafkaBroker, topic: str, partition: int) -> list[Record]:
-    """What a consumer of committed records reads."""
+    """What a consumer of committed records reads, when no transaction of the partition is open any more.
+
+    Kafka writes the end of a transaction to its partitions after it has confirmed it.
+    """
     from confluent_kafka import Consumer, TopicPartition
 
+    ends = functools.partial(KafkaSource({"bootstrap.servers": broker.bootstrap_servers}).ends, topic, (partition,))
+    wait_until(lambda: ends("read_committed") == ends("read_uncommitted"), f"the last transaction of {topic}")
     reader = Consumer(
         {
             "bootstrap.servers": broker.bootstrap_servers,

@@ -101,6 +101,14 @@ def test_a_job_that_crashed_leaves_no_archive(submit: Submit, folder: Path, cras
     assert sizes(folder) == [True]
 
 
+def test_a_job_that_fails_before_an_archive_is_made_prevents_no_later_one(submit: Submit, folder: Path) -> None:
+    """Such as one with too small a heap."""
+    submit("exit 1\n")
+    assert sizes(folder) == []
+    submit(JAVA, RESULT)
+    assert sizes(folder) == [True]
+
+
 def test_a_command_that_never_began_leaves_the_archive(submit: Submit, folder: Path) -> None:
     """It has not used it."""
     submit(JAVA, RESULT)
