@@ -7,12 +7,15 @@ import os
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import psutil
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+
+_DAEMONS: Final = frozenset({"pyspark.daemon", "airflow_provider_kafka_s3.spark.worker_daemon"})
 
 
 class Gate:
@@ -60,6 +63,11 @@ def command_lines(processes: Iterable[psutil.Process]) -> list[list[str]]:
     return found
 
 
+def _is_daemon(process: psutil.Process) -> bool:
+    """Whether it is Spark's process that forks workers, or this package's, or a fork of one of them."""
+    return not _DAEMONS.isdisjoint(process.cmdline())
+
+
 def python_workers(root: int) -> list[psutil.Process]:
     """The Python workers below a process, which Spark's daemon has forked."""
     found = []
@@ -67,11 +75,7 @@ def python_workers(root: int) -> list[psutil.Process]:
         for process in psutil.Process(root).children(recursive=True):
             with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
                 parent = process.parent()
-                if (
-                    parent is not None
-                    and "pyspark.daemon" in process.cmdline()
-                    and "pyspark.daemon" in parent.cmdline()
-                ):
+                if parent is not None and _is_daemon(process) and _is_daemon(parent):
                     found.append(process)
     return found
 
