@@ -16,6 +16,7 @@ from tests.packaging.conftest import OURS, ROOT
 
 OPTIONAL: Final = {
     "pyspark": "the extra `spark`: a driver may run from a Spark of its own",
+    "py4j": "comes with pyspark, which requires it",
     "airflow.providers.openlineage": "imported only when Airflow's OpenLineage provider calls",
 }
 """Optional imports, and why the package works without them."""
