@@ -175,6 +175,9 @@ class AirflowServers(Startable):
         Raises:
             RuntimeError: it failed; with the end of its output.
         """
+        return self._command(*arguments)
+
+    def _command(self, *arguments: str) -> str:
         status, output = self.home.run(list(arguments), environment=self._environment)
         if status:
             raise RuntimeError(f"airflow {' '.join(arguments)} failed:\n{output[-6000:]}")
@@ -286,7 +289,7 @@ class AirflowServers(Startable):
         """
         # Runs that begin while others are being created would conflict in SQLite, and the backfill would be incomplete.
         self.api("PATCH", f"/dags/{dag_id}", {"is_paused": True})
-        self.command("backfill", "create", "--dag-id", dag_id, "--from-date", first, "--to-date", last, *arguments)
+        self._create_backfill(dag_id, "--from-date", first, "--to-date", last, *arguments)
         self.api("PATCH", f"/dags/{dag_id}", {"is_paused": False})
 
         def ended() -> dict[str, str]:
@@ -296,14 +299,29 @@ class AirflowServers(Startable):
 
         states: dict[str, str] = wait_until(ended, f"the backfill of DAG {dag_id}", timeout=timeout, interval=0.1)
 
-        def closed() -> bool:
-            backfills = self.api("GET", "/backfills", dag_id=dag_id)["backfills"]
-            active = [backfill for backfill in backfills if backfill["completed_at"] is None]
-            for backfill in active:
-                with contextlib.suppress(ApiError):
-                    self.api("PUT", f"/backfills/{backfill['id']}/cancel")
-            return not active
-
         # The scheduler closes it within 30 seconds, and until then no other one can be made for the DAG.
-        wait_until(closed, f"the end of the backfill of DAG {dag_id}", timeout=120, interval=0.1)
+        self._wait_until_closed(dag_id)
         return states
+
+    @_try_again
+    def _create_backfill(self, dag_id: str, *arguments: str) -> None:
+        # If SQLite was locked, the last try has left a backfill without runs, which prevents another one.
+        self._wait_until_closed(dag_id)
+        self._command("backfill", "create", "--dag-id", dag_id, *arguments)
+
+    def _wait_until_closed(self, dag_id: str) -> None:
+        wait_until(
+            lambda: self._close_backfills(dag_id),
+            f"the end of the backfill of DAG {dag_id}",
+            timeout=120,
+            interval=0.1,
+        )
+
+    def _close_backfills(self, dag_id: str) -> bool:
+        """Close all backfills of a DAG; whether they were closed already."""
+        backfills = self.api("GET", "/backfills", dag_id=dag_id)["backfills"]
+        active = [backfill for backfill in backfills if backfill["completed_at"] is None]
+        for backfill in active:
+            with contextlib.suppress(ApiError):
+                self.api("PUT", f"/backfills/{backfill['id']}/cancel")
+        return not active
