@@ -11,7 +11,7 @@ import concurrent.futures
 import logging
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from airflow_provider_kafka_s3.exceptions import (
@@ -154,14 +154,9 @@ def admin_client(config: Mapping[str, Any], events: ClientEvents) -> AdminClient
     Raises:
         ConfigurationError: librdkafka refuses a setting.
     """
-    from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
-    try:
-        settings: dict[str, Any] = {**config, "error_cb": events.on_error}
-        return AdminClient(settings, logger=events)
-    except (KafkaException, TypeError, ValueError) as e:
-        raise _refused(e) from e
+    return _make(AdminClient, config, events)
 
 
 def consumer(config: Mapping[str, Any], events: ClientEvents) -> Consumer:
@@ -170,12 +165,9 @@ def consumer(config: Mapping[str, Any], events: ClientEvents) -> Consumer:
     Raises:
         ConfigurationError: librdkafka refuses a setting.
     """
-    from confluent_kafka import Consumer, KafkaException
+    from confluent_kafka import Consumer
 
-    try:
-        return Consumer({**config, "error_cb": events.on_error}, logger=events)
-    except (KafkaException, TypeError, ValueError) as e:
-        raise _refused(e) from e
+    return _make(Consumer, config, events)
 
 
 def producer(config: Mapping[str, Any], events: ClientEvents) -> Producer:
@@ -184,10 +176,16 @@ def producer(config: Mapping[str, Any], events: ClientEvents) -> Producer:
     Raises:
         ConfigurationError: librdkafka refuses a setting.
     """
-    from confluent_kafka import KafkaException, Producer
+    from confluent_kafka import Producer
+
+    return _make(Producer, config, events)
+
+
+def _make(client: Callable[..., T], config: Mapping[str, Any], events: ClientEvents) -> T:
+    from confluent_kafka import KafkaException
 
     try:
-        return Producer({**config, "error_cb": events.on_error}, logger=events)
+        return client({**config, "error_cb": events.on_error}, logger=events)
     except (KafkaException, TypeError, ValueError) as e:
         raise _refused(e) from e
 
