@@ -21,7 +21,6 @@ from airflow_provider_kafka_s3.config import (
     JsonConverter,
     JsonLines,
     Layout,
-    Limits,
     Parquet,
     RawBytes,
     SiblingObjects,
@@ -34,12 +33,13 @@ from airflow_provider_kafka_s3.reading.records import kept_parts, read_records, 
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from tests.unit.batch.simulated_topic import Topic
+from tests.unit.reading import landed_records
+from tests.unit.reading.landed_records import Sent
 
 COMPRESSIONS: tuple[CompressionName, ...] = ("none", "gzip", "zstd", "bzip2")
 TEXT = StringConverter()
 BYTES = BytesConverter()
 SCHEMA = json.dumps({"type": "record", "name": "Order", "fields": [{"name": "n", "type": "long"}]})
-Sent = tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...], int]
 
 
 def layout_of(record_format: Any, **more: Any) -> Layout:
@@ -83,25 +83,12 @@ BESIDE: Mapping[str, Layout] = {
 
 def land(layout: Layout, sent: Sequence[Sent], partitions: int = 1) -> Topic:
     """A topic with these records in each partition, landed."""
-    topic = Topic(layout, partitions, records_per_poll=7)
-    for partition in range(partitions):
-        for key, value, headers, timestamp in sent:
-            topic.kafka.append("orders", partition, value, timestamp, key=key, headers=headers)
-    topic.land(limits=Limits(records_per_slice=8))
-    return topic
+    return landed_records.land(layout, sent, partitions=partitions, records_per_slice=8)
 
 
 def read(topic: Topic) -> list[Record]:
     """All landed records, in the order of partitions and offsets."""
-    log = topic.pipeline.log
-    plan, _ = log.require_plan(1)
-    decision, _ = log.require_decision(1)
-    found = [
-        record
-        for entry in record_objects(log, plan, decision)
-        for records in read_records(log, plan, decision, entry)
-        for record in records
-    ]
+    found = landed_records.read(topic)
     return sorted(found, key=lambda record: (record.partition, -1 if record.offset is None else record.offset))
 
 

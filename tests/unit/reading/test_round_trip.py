@@ -21,17 +21,13 @@ from airflow_provider_kafka_s3.config import (
     JsonConverter,
     JsonLines,
     Layout,
-    Limits,
     Parquet,
     RawBytes,
     SiblingObjects,
     StringConverter,
 )
-from airflow_provider_kafka_s3.reading.records import Record, kept_parts, read_records, record_objects
-from tests.unit.batch.simulated_topic import Topic
-
-Sent: TypeAlias = tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...], int]
-"""Key, value, headers and timestamp."""
+from airflow_provider_kafka_s3.reading.records import Record, kept_parts
+from tests.unit.reading.landed_records import Sent, land, read
 
 TEXT, BYTES = StringConverter(), BytesConverter()
 
@@ -118,24 +114,6 @@ CASES: Final[Mapping[str, Case]] = {
 }
 
 
-def land(layout: Layout, sent: Sequence[Sent]) -> Topic:
-    """A topic with these records in both of its partitions, landed in several slices."""
-    topic = Topic(layout, 2, records_per_poll=7)
-    for partition in (0, 1):
-        for key, value, headers, timestamp in sent:
-            topic.kafka.append("orders", partition, value, timestamp, key=key, headers=headers)
-    topic.land(limits=Limits(records_per_slice=9))
-    return topic
-
-
-def read(topic: Topic) -> list[Record]:
-    """All landed records."""
-    log = topic.pipeline.log
-    (plan, _), (decision, _) = log.require_plan(1), log.require_decision(1)
-    objects = record_objects(log, plan, decision)
-    return [one for entry in objects for some in read_records(log, plan, decision, entry) for one in some]
-
-
 def as_kept(layout: Layout, sent: Sequence[Sent], partition: int) -> list[Record]:
     """The records of a partition as a layout keeps them: `kept_parts` names what is left out."""
     kept = kept_parts(layout).kept
@@ -165,7 +143,7 @@ def without_offset(record: Record) -> Record:
 
 def check(layout: Layout, sent: Sequence[Sent]) -> None:
     """Land the records and read them: each is there once, with all that is kept."""
-    found = read(land(layout, sent))
+    found = read(land(layout, sent, partitions=2, records_per_slice=9))
     expected = as_both(layout, sent)
     assert Counter(map(without_offset, found)) == Counter(map(without_offset, expected))
     assert {one for one in found if one.offset is not None} <= {*expected}
@@ -186,5 +164,7 @@ def test_a_value_of_a_megabyte_is_read_as_kafka_had_it(name: str) -> None:
     """Between small ones."""
     case = CASES[name]
     sent = [(b"k", b"{}", (), 1), (b"k", case.megabyte, (("h", b"1"), ("h", b"")), 0), (b"", b"7", (), -7)]
-    found = sorted(read(land(case.layout, sent)), key=lambda one: (one.partition, one.offset))
+    found = sorted(
+        read(land(case.layout, sent, partitions=2, records_per_slice=9)), key=lambda one: (one.partition, one.offset)
+    )
     assert [one == other for one, other in zip(found, as_both(case.layout, sent), strict=True)] == [True] * 6
