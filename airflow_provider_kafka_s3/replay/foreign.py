@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import uuid
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
@@ -32,7 +31,7 @@ from airflow_provider_kafka_s3.reading.foreign import ForeignObject, compression
 from airflow_provider_kafka_s3.reading.lines import expanded, lines_of
 from airflow_provider_kafka_s3.reading.record import Records
 from airflow_provider_kafka_s3.reading.remote_file import RemoteFile
-from airflow_provider_kafka_s3.replay.request import ReplayRequest, Writer, require_acknowledged
+from airflow_provider_kafka_s3.replay.request import ReplayRequest, Writer, new_plan, require_acknowledged
 from airflow_provider_kafka_s3.replay.source import without_first
 
 __all__ = ["ForeignReplaySource", "plan_foreign_replay"]
@@ -97,15 +96,11 @@ def plan_foreign_replay(log: TopicLog, request: ReplayRequest, target: TopicInfo
     if has_keys:
         named = [one.beside["keys"] for some in chosen.values() for one in some]
         pinned_keys = dict(zip(named, in_threads(lambda key: _pinned(log, key), named, threads=16), strict=True))
-    return ReplayPlan(
-        replay=request.replay,
-        nonce=uuid.uuid4().hex[:8],
-        topic=log.topic,
-        target=request.target,
-        cluster_id=target.cluster_id or "",
-        target_id=target.topic_id or "",
+    return new_plan(
+        log,
+        request,
+        target,
         batch=0,
-        settings=request.settings,
         partitions={},
         foreign={
             partition: tuple(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -20,7 +19,7 @@ from airflow_provider_kafka_s3.messages import count
 from airflow_provider_kafka_s3.reading.committed_objects import CommittedObjects
 from airflow_provider_kafka_s3.reading.records import keeps_offsets, kept_parts
 from airflow_provider_kafka_s3.reading.snapshot import Snapshot, milliseconds, overlap
-from airflow_provider_kafka_s3.replay.request import ReplayRequest, require_acknowledged
+from airflow_provider_kafka_s3.replay.request import ReplayRequest, new_plan, require_acknowledged
 
 __all__ = ["plan_replay"]
 
@@ -49,15 +48,11 @@ def plan_replay(log: TopicLog, request: ReplayRequest, target: TopicInfo) -> Rep
     if not steps:
         raise _nothing(request, snapshot, selection)
     oldest = found.oldest
-    return ReplayPlan(
-        replay=request.replay,
-        nonce=uuid.uuid4().hex[:8],
-        topic=log.topic,
-        target=request.target,
-        cluster_id=target.cluster_id or "",
-        target_id=target.topic_id or "",
+    return new_plan(
+        log,
+        request,
+        target,
         batch=snapshot.batch,
-        settings=request.settings,
         partitions=steps,
         oldest=None if None in oldest else min(time for time in oldest if time is not None),
         notes=tuple(f"{part}: {note}" for part, note in found.notes.items()),

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import datetime as dt
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.documents.codec import MAX_PARTITION
+from airflow_provider_kafka_s3.documents.replay import ReplayPlan
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, DataLossError
+from airflow_provider_kafka_s3.kafka.offsets import TopicInfo
 from airflow_provider_kafka_s3.layout.keys import validate_replay, validate_topic
 from airflow_provider_kafka_s3.messages import few
 from airflow_provider_kafka_s3.reading.snapshot import milliseconds
 
-__all__ = ["Missing", "ReplayRequest", "Writer", "require_acknowledged", "require_target"]
+__all__ = ["Missing", "ReplayRequest", "Writer", "new_plan", "require_acknowledged", "require_target"]
 
 Missing: TypeAlias = Literal["key", "headers", "timestamp", "order", "bytes", "nulls", "lost"]
 """What records may be sent without, if it is acknowledged: parts that the objects do not keep; ``order``: objects of
@@ -150,3 +153,24 @@ def require_acknowledged(log: TopicLog, request: ReplayRequest, missing: Mapping
             f"{'; '.join(f'{name}: {missing[name]}' for name in named)}. Nothing was sent. If that is right, say so: "
             f"without={tuple(named)} ({' '.join(f'--without {name}' for name in named)})"
         )
+
+
+def new_plan(log: TopicLog, request: ReplayRequest, target: TopicInfo, **chosen: Any) -> ReplayPlan:
+    """The plan of a replay that has not begun, bound to its target as it is now.
+
+    Args:
+        log: of the topic.
+        request: the replay.
+        target: the topic that records are sent to.
+        chosen: what is sent, as fields of the plan.
+    """
+    return ReplayPlan(
+        replay=request.replay,
+        nonce=uuid.uuid4().hex[:8],
+        topic=log.topic,
+        target=request.target,
+        cluster_id=target.cluster_id or "",
+        target_id=target.topic_id or "",
+        settings=request.settings,
+        **chosen,
+    )
