@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from dev.java import find_java
 
-__all__ = ["AVRO_JARS", "CLASS_ARCHIVES", "SPARK_JARS", "AirflowHome", "DagRun", "spark_defaults"]
+__all__ = ["AVRO_JARS", "SPARK_JARS", "AirflowHome", "DagRun", "spark_defaults"]
 
 _SPARK: Final = ".".join(importlib.metadata.version("pyspark").split(".")[:2])
 SPARK_JARS: Final = Path(__file__).resolve().parent.parent / ".build" / "jars" / f"spark-{_SPARK}"
@@ -33,7 +33,7 @@ _FOREIGN: Final = ("AIRFLOW", "AWS_", "KAFKA_", "PYSPARK_", "SPARK_")
 
 AVRO_JARS: Final = SPARK_JARS.parent / "avro"
 """Jars of Avro's command line, and of Spark's reader of Avro for the oldest version of Spark."""
-CLASS_ARCHIVES: Final = SPARK_JARS.parent.parent / "class-archives"
+_CLASS_ARCHIVES: Final = SPARK_JARS.parent.parent / "class-archives"
 """Folder of archives of Spark's classes; the first job with a Spark makes its one, and later test runs have it."""
 
 _JAVA: Final = """#!/bin/sh
@@ -102,7 +102,7 @@ class AirflowHome:
             "AIRFLOW_HOME": str(folder),
             "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-            "AIRFLOW__KAFKA_S3__CLASS_ARCHIVES": str(CLASS_ARCHIVES),
+            "AIRFLOW__KAFKA_S3__CLASS_ARCHIVES": str(_CLASS_ARCHIVES),
             # Airflow's default of half a minute may be too short for the first imports on a busy machine.
             "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "240",
             "AIRFLOW__LOGGING__COLORED_CONSOLE_LOG": "False",

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from airflow_provider_kafka_s3.testing.invariants import check_unchanged, snapshot
-from dev.airflow_home import CLASS_ARCHIVES, SPARK_JARS
+from dev.airflow_home import SPARK_JARS
 from tests.airflow.conftest import BUCKET, PIPELINE, SECRET_KEY
 from tests.conftest import PASSWORD
 
@@ -45,11 +45,16 @@ def test_a_topic_is_landed_run_by_run_from_latest_to_a_new_partition(
     make_topic: Callable[..., str],
     produce: Callable[..., None],
     check: Callable[..., BucketSummary],
+    tmp_path: Path,
 ) -> None:
-    """Runs over one topic: nothing at first, then the new records, then nothing, then a partition that was added."""
+    """Runs over one topic: nothing at first, then the new records, then nothing, then a partition that was added.
+
+    The second job maps the classes that the first one has stored.
+    """
     topic = make_topic(2)
     produce(topic, [{"before": 1}])
-    first = worker.run(topics=topic, starting_offsets="latest")
+    archives = {"AIRFLOW__KAFKA_S3__CLASS_ARCHIVES": str(tmp_path)}
+    first = worker.run(topics=topic, starting_offsets="latest", environment=archives)
     assert first.succeeded, first.log
     assert (first.returned or {})["status"] == "empty"
     assert first.java_starts == 0
@@ -73,9 +78,7 @@ def test_a_topic_is_landed_run_by_run_from_latest_to_a_new_partition(
     fourth = worker.run(topics=topic, starting_offsets="latest")
     assert fourth.succeeded, fourth.log
     assert offsets(fourth, topic) == {"2": [[0, 1]]}
-    assert any(f"-XX:SharedArchiveFile={CLASS_ARCHIVES}/spark-" in c for c in worker.home.java_commands), (
-        "a job on this worker has made an archive of Spark's classes"
-    )
+    assert any(f"-XX:SharedArchiveFile={tmp_path}/spark-" in c for c in worker.home.java_commands)
     assert check(topic).records == 4
 
 
