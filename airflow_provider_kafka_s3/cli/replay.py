@@ -107,6 +107,11 @@ def replay(access: Access) -> Answer:
         lines = [f"{what}: {count(sum(done.sent.values()), 'record')} sent"]
         lines += [f"  partition {p}: {n:,}" for p, n in sorted(done.sent.items())]
     lines += [f"  of some records, {note}" for note in done.notes]
+    lines += [
+        f"  partition {p} of the target has an open transaction: consumers of committed records read nothing from "
+        f"offset {o} on"
+        for p, o in sorted(done.last_stable_offsets.items())
+    ]
     return Answer(
         {
             "replay": done.replay,
@@ -115,6 +120,7 @@ def replay(access: Access) -> Answer:
             "planned": {str(p): n for p, n in done.planned.items()},
             "sent": {str(p): n for p, n in sorted(done.sent.items())},
             "notes": [*done.notes],
+            "last_stable_offsets": {str(p): offset for p, offset in sorted(done.last_stable_offsets.items())},
         },
         lines,
     )

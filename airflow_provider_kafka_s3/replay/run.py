@@ -10,9 +10,10 @@ Producers are in a process of their own: an error in their C library ends that p
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.documents.codec import decode, encode, write_stamp
@@ -33,6 +34,9 @@ __all__ = ["Place", "ReplayProcess", "Replayed", "replay", "send"]
 
 log = logging.getLogger(__name__)
 
+_LOOKS_AGAIN: Final = 0.2
+"""Seconds between two requests for the last stable offsets."""
+
 
 @dataclass(frozen=True)
 class Replayed:
@@ -46,6 +50,8 @@ class Replayed:
             another sink have no number.
         sent: number of records that were sent, by all runs together; empty for a dry run.
         notes: what differs in some records from those in Kafka, for people.
+        last_stable_offsets: of the target's partitions with a transaction that is still open after the replay, of this
+            one or of another producer: readers of committed records read no further.
     """
 
     replay: str
@@ -54,6 +60,7 @@ class Replayed:
     planned: Mapping[int, int | None]
     sent: Mapping[int, int]
     notes: tuple[str, ...] = ()
+    last_stable_offsets: Mapping[int, int] = field(default_factory=dict)
 
 
 def replay(
@@ -63,6 +70,7 @@ def replay(
     *,
     dry_run: bool = False,
     stalled_after: float = 180.0,
+    visible_within: float = 10.0,
     process: ReplayProcess | None = None,
 ) -> Replayed:
     """Send the records of landed objects to a topic; repeated with the same id, it continues, or does nothing.
@@ -74,6 +82,7 @@ def replay(
         dry_run: plan it and check the target; nothing is written or sent.
         stalled_after: seconds without a record after which the process that sends is ended and another one continues:
             librdkafka may wait for ever for the offsets of a transaction if a broker was restarted.
+        visible_within: seconds to wait for Kafka to make the last transactions visible.
         process: by which the replay can be killed; None: it cannot, but by the end of this process.
 
     Raises:
@@ -119,7 +128,34 @@ def replay(
     job = ReplayJob(place, settings, request, plan, stalled_after)
     process = process or ReplayProcess()
     sent = Retrier().call(lambda: process.send(job), what=f"send replay {plan.replay} to topic {plan.target}")
-    return Replayed(plan.replay, plan.target, plan.batch, planned, sent, plan.notes)
+    stable = _open_at_the_end(config, target, visible_within)
+    for partition, offset in stable.items():
+        log.warning(
+            "replay %s: partition %d of topic %s has an open transaction: consumers of committed records read nothing "
+            "from offset %d on. It may be one of another producer. If it stays open, a broker that died may have left "
+            "it: see `kafka-transactions.sh find-hanging`",
+            plan.replay,
+            partition,
+            plan.target,
+            offset,
+        )
+    return Replayed(plan.replay, plan.target, plan.batch, planned, sent, plan.notes, stable)
+
+
+def _open_at_the_end(config: Mapping[str, Any], target: TopicInfo, seconds: float) -> dict[int, int]:
+    """The last stable offsets of partitions whose records are not all visible within some seconds.
+
+    Kafka confirms a transaction before it writes its end to the partitions. A broker that dies in between does so when
+    it starts again. Kafka 4.3 with a single broker may skip it then, since no partition has a leader yet.
+    """
+    source, deadline = KafkaSource(config), time.monotonic() + seconds
+    ends = source.ends(target.name, target.partitions, "read_uncommitted")
+    while True:
+        stable = source.ends(target.name, target.partitions, "read_committed")
+        behind = {partition: offset for partition, offset in stable.items() if offset < ends[partition]}
+        if not behind or time.monotonic() > deadline:
+            return behind
+        time.sleep(_LOOKS_AGAIN)
 
 
 def _planned(topic_log: TopicLog, request: ReplayRequest, target: TopicInfo, *, dry_run: bool) -> ReplayPlan:
