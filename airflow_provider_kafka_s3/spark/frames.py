@@ -1,9 +1,10 @@
-"""Data frames in which one task reads exactly one slice, or one group of slices that share objects.
+"""Data frames in which each task reads one slice, a group of slices that share objects, or several small slices.
 
 How Spark splits an offset range differs between versions, so it gets no range to split: the k-th slice of every Kafka
 partition forms one frame with an explicit start and end for each partition. Spark reads it with one task per partition,
-and a union of frames keeps their tasks. The slices of a group form frames of their own, whose tasks are made one,
-without a shuffle. The order of slices in that task is undefined, see :mod:`airflow_provider_kafka_s3.spark.reorder`.
+and a union of frames keeps their tasks. The slices of a group, and the small slices, form frames of their own, whose
+tasks are made fewer, without a shuffle: each then reads some slices one after another. Their order is undefined, see
+:mod:`airflow_provider_kafka_s3.spark.reorder`.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from typing import TYPE_CHECKING, Final
 from airflow_provider_kafka_s3.batch.source import Isolation
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.spark.packing import RecordPacking
+from airflow_provider_kafka_s3.spark.read_tasks import ReadTasks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Rank", "group_ranks", "read_directly", "record_frame", "slice_frame", "slice_ranks"]
+__all__ = ["Rank", "read_directly", "record_frame", "slice_frame", "slice_ranks"]
 
 _V1_SOURCES: Final = "spark.sql.sources.useV1SourceList"
 _UNION_PARTITIONING: Final = "spark.sql.unionOutputPartitioning"
@@ -52,18 +54,8 @@ class Rank:
         }
 
 
-def slice_ranks(plans: Sequence[Plan]) -> list[Rank]:
-    """Distribute those slices of plans of different topics that share no objects over as few frames as possible."""
-    return _ranks((plan, group[0]) for plan in plans for group in plan.grouped if len(group) == 1)
-
-
-def group_ranks(plans: Sequence[Plan]) -> list[list[Rank]]:
-    """The same for each group of slices that share objects."""
-    groups = [(plan, group) for plan in plans for group in plan.grouped if len(group) > 1]
-    return [_ranks((plan, s) for s in group) for plan, group in groups]
-
-
-def _ranks(slices: Iterable[tuple[Plan, Slice]]) -> list[Rank]:
+def slice_ranks(slices: Iterable[tuple[Plan, Slice]]) -> list[Rank]:
+    """Distribute slices of plans of different topics over as few frames as possible."""
     ranks: dict[tuple[Isolation, int], dict[str, dict[int, tuple[int, int]]]] = {}
     seen: Counter[tuple[str, int]] = Counter()
     for plan, s in slices:
@@ -89,7 +81,7 @@ def read_directly(spark: SparkSession) -> None:
 def record_frame(
     spark: SparkSession, plans: Sequence[Plan], options: Mapping[Isolation, Mapping[str, str]]
 ) -> DataFrame:
-    """The records of all slices of some plans, one task per slice, or per group of slices that share objects.
+    """The records of all slices of some plans, read by the tasks of :class:`ReadTasks`.
 
     Args:
         spark: the session.
@@ -113,7 +105,7 @@ def slice_frame(
     options: Mapping[Isolation, Mapping[str, str]],
     columns: Sequence[str],
 ) -> DataFrame:
-    """Columns of Spark's Kafka source for all slices, one task per slice, or per group of slices that share objects.
+    """Columns of Spark's Kafka source for all slices, read by the tasks of :class:`ReadTasks`.
 
     Args:
         spark: the session.
@@ -127,8 +119,15 @@ def slice_frame(
         source_options = {**options[rank.isolation], **rank.options(), "failOnDataLoss": "true"}
         return spark.read.format("kafka").options(**source_options).load().selectExpr(*columns)
 
-    merged = [_union([*map(frame, ranks)]).coalesce(1) for ranks in group_ranks(plans)]
-    return _union([*map(frame, slice_ranks(plans)), *merged])
+    def in_tasks(slices: Iterable[tuple[Plan, Slice]], tasks: int) -> DataFrame:
+        return _union([*map(frame, slice_ranks(slices))]).coalesce(tasks)
+
+    tasks = ReadTasks(plans)
+    frames = [*map(frame, slice_ranks(tasks.alone))]
+    frames += [in_tasks(((plan, s) for s in group), 1) for plan, group in tasks.groups]
+    if tasks.small:
+        frames.append(in_tasks(tasks.small, tasks.of_small))
+    return _union(frames)
 
 
 def _union(frames: Sequence[DataFrame]) -> DataFrame:

@@ -28,7 +28,7 @@ from airflow_provider_kafka_s3.batch.incarnation import require_topic_id, topic_
 from airflow_provider_kafka_s3.batch.source import Source
 from airflow_provider_kafka_s3.documents.manifest import SliceRows
 from airflow_provider_kafka_s3.documents.offsets import Offsets
-from airflow_provider_kafka_s3.documents.plan import Plan
+from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.exceptions import (
     ConfigurationError,
     DataLossError,
@@ -57,7 +57,7 @@ from airflow_provider_kafka_s3.spark.pyspark_start import (
     leave_accumulators,
 )
 from airflow_provider_kafka_s3.spark.registration import registration
-from airflow_provider_kafka_s3.spark.rows import ROW_DDL, Row, gather, uploads_of
+from airflow_provider_kafka_s3.spark.rows import ROW_DDL, Row, gather, silent_slices, uploads_of
 from airflow_provider_kafka_s3.spark.spec import JobResult, JobSpec, PlanRef, TopicOutcome
 from airflow_provider_kafka_s3.spark.task import SliceTask
 from airflow_provider_kafka_s3.storage.bucket import open_bucket
@@ -177,7 +177,7 @@ class Job:
         plans = [topic.plan for topic in topics]
         try:
             rows = self._read(spark, topics)
-            results = gather(plans, rows)
+            results = self._checked(plans, gather(plans, rows), rows)
         except Exception as e:  # noqa: BLE001 - py4j raises what it likes
             error = explain(e)
             if len(topics) > 1 and type(error) is not ConfigurationError:
@@ -225,6 +225,35 @@ class Job:
         for python, tasks in Counter(row.python for row in rows if row.python).most_common():
             log.info("%d tasks ran in %s", tasks, python)
         return rows
+
+    def _checked(
+        self, plans: Sequence[Plan], results: Sequence[list[SliceRows] | KafkaS3Error], rows: Sequence[Row]
+    ) -> list[list[SliceRows] | KafkaS3Error]:
+        """The results; an error for each plan with a small slice that Spark has not read, and Kafka has records of.
+
+        A task that reads several slices does not name those without records.
+        """
+        silent = silent_slices(plans, rows)
+
+        def unread(number_and_slice: tuple[int, Slice]) -> KafkaS3Error | None:
+            number, s = number_and_slice
+            plan = plans[number]
+            try:
+                found = self._source.read(plan.topic, s.partition, s.start, s.end, plan.isolation)
+                if not any(batch.num_rows for batch in found):
+                    return None
+            except KafkaS3Error as e:
+                return e
+            return SparkJobError(
+                f"topic {plan.topic!r}: Spark has returned no record of partition {s.partition}, offsets {s.start} to "
+                f"{s.end - 1}, and Kafka has some. Nothing was decided; try again"
+            )
+
+        checked = [*results]
+        for (number, _), error in zip(silent, in_threads(unread, silent, threads=_TOPIC_THREADS), strict=True):
+            if error is not None and isinstance(checked[number], list):
+                checked[number] = error
+        return checked
 
     # -- after the action ---------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from typing import Any, Final, cast
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from airflow_provider_kafka_s3.arrays import (
     RECORD_SCHEMA,
@@ -23,6 +24,7 @@ from airflow_provider_kafka_s3.arrays import (
     bounds,
     int64_array,
     int64_values,
+    true_rows,
 )
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, SparkJobError
@@ -99,11 +101,20 @@ class RecordPacking:
     def _names(self) -> list[str]:
         return [*(["key", "headers"] if self._whole else []), *(["topic"] if self._topics else [])]
 
-    def place(self, batch: pa.RecordBatch) -> tuple[str | None, int, int]:
-        """Topic (None if there is only one), partition and offset of the first record of a batch."""
-        position = batch.column("position")[0].as_py()
-        topic = batch.column("topic")[0].as_py() if self._topics else None
-        return topic, position >> self._shift, position & ((1 << self._shift) - 1)
+    def by_topic(self, batch: pa.RecordBatch) -> Iterator[tuple[str | None, pa.RecordBatch]]:
+        """The rows of a batch by topic, adjacent ones together, in their order; None: there is only one topic.
+
+        Args:
+            batch: not empty.
+        """
+        if not self._topics:
+            yield None, batch
+            return
+        names = batch.column("topic")
+        changes = pc.not_equal(names.slice(1), names.slice(0, len(names) - 1))
+        edges = [0, *(np.flatnonzero(true_rows(changes)) + 1).tolist(), len(names)]
+        for low, high in itertools.pairwise(edges):
+            yield names[low].as_py(), batch.slice(low, high - low)
 
     def runs(self, batch: pa.RecordBatch, slices: Sequence[Slice]) -> Iterator[tuple[Slice, pa.RecordBatch]]:
         """The rows of a batch by slice, adjacent ones together, in their order.
@@ -117,12 +128,13 @@ class RecordPacking:
         """
         positions = int64_values(batch.column("position"))
         starts = np.array([s.partition << self._shift | s.start for s in slices], np.int64)
-        ends = np.array([s.partition << self._shift | s.end for s in slices], np.int64)
+        lasts = np.array([s.partition << self._shift | s.end - 1 for s in slices], np.int64)
         at = np.searchsorted(starts, positions, side="right") - 1
-        if (wrong := np.flatnonzero((at < 0) | (positions >= ends[at]))).size:
-            _, partition, offset = self.place(batch.slice(int(wrong[0])))
+        if (wrong := np.flatnonzero((at < 0) | (positions > lasts[at]))).size:
+            position = int(positions[wrong[0]])
+            partition, offset = position >> self._shift, position & ((1 << self._shift) - 1)
             raise SparkJobError(
-                f"partition {partition} offset {offset} is in none of the {len(slices)} slices that the task reads. "
+                f"partition {partition} offset {offset} is in none of the {len(slices)} slices that the task may read. "
                 f"Nothing was decided; try again"
             )
         edges = [0, *(np.flatnonzero(at[1:] != at[:-1]) + 1).tolist(), len(at)]

@@ -1,9 +1,9 @@
 """Run a Spark action and log its progress every few seconds, as long as it changes.
 
 The available counts of running tasks depend on the session. In a local session the metrics of Spark's Kafka scan count
-records, as often as executors report (every 10 seconds); bytes are counted when a slice ends. A remote session (Spark
-Connect) reports ended tasks only, but returns the rows of tasks as these end, in the order of slices; the rows contain
-both counts.
+records, as often as executors report (every 10 seconds); bytes are counted when a task ends. A remote session (Spark
+Connect) reports ended tasks only, but returns the rows of tasks as these end, in their order; the rows contain both
+counts.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ import msgspec
 
 from airflow_provider_kafka_s3.documents.manifest import Manifest, ObjectEntry, SliceResult
 from airflow_provider_kafka_s3.documents.plan import Plan
+from airflow_provider_kafka_s3.messages import count
+from airflow_provider_kafka_s3.spark.read_tasks import ReadTasks
 from airflow_provider_kafka_s3.spark.rows import Row, from_bytes
 from airflow_provider_kafka_s3.structs import decode_struct
 
@@ -51,13 +53,13 @@ class Count(msgspec.Struct, frozen=True, kw_only=True):
     """Progress of an action.
 
     Attributes:
-        slices: number of ended slices.
+        tasks: number of ended tasks.
         records: number of records read.
-        size: bytes of the objects of ended slices, as stored.
+        size: bytes of the objects of ended tasks, as stored.
         live: whether ``records`` includes those of running tasks.
     """
 
-    slices: int
+    tasks: int
     records: int
     size: int
     live: bool
@@ -96,9 +98,9 @@ class LocalAction:
     def count(self) -> Count:
         """See :class:`SparkAction`."""
         assert self.written is not None
-        slices = sum(stage.numCompleteTasks() for stage in _each(self._jvm.activeStages()))
+        tasks = sum(stage.numCompleteTasks() for stage in _each(self._jvm.activeStages()))
         records = sum(map(self._records, _each(self._sql.executionsList())))
-        return Count(slices=slices, records=records, size=self.written.value, live=True)
+        return Count(tasks=tasks, records=records, size=self.written.value, live=True)
 
     def _records(self, execution: Any) -> int:
         """Records read by the scans of a running query. Metrics are text, such as ``130,002``."""
@@ -149,7 +151,7 @@ class RemoteAction:
 
     def count(self) -> Count:
         """See :class:`SparkAction`."""
-        return Count(slices=self._ended, records=self._records, size=self._size, live=False)
+        return Count(tasks=self._ended, records=self._records, size=self._size, live=False)
 
     def _on_progress(self, *, stages: Any, **_: Any) -> None:
         self._ended = max(self._ended, sum(stage.num_completed_tasks for stage in stages or ()))
@@ -177,8 +179,8 @@ class Progress:
     def __init__(self, action: SparkAction, plans: Sequence[Plan], *, every: float = _EVERY) -> None:
         self._action = action
         self._topics = ", ".join(plan.topic for plan in plans)
-        # Slices that share objects are read by one task, and count as one.
-        self._slices = sum(len(plan.grouped) for plan in plans)
+        self._slices = sum(len(plan.slices) for plan in plans)
+        self._tasks = ReadTasks(plans).count
         self._offsets = sum(s.end - s.start for plan in plans for s in plan.slices)
         self._every = every
         self._over = threading.Event()
@@ -188,7 +190,8 @@ class Progress:
     def __enter__(self) -> Self:
         """Start logging."""
         self._started = time.monotonic()
-        log.info("%s: reading %d slices, %s offsets", self._topics, self._slices, f"{self._offsets:,}")
+        slices, tasks = count(self._slices, "slice"), count(self._tasks, "task")
+        log.info("%s: reading %s, %s offsets, in %s", self._topics, slices, f"{self._offsets:,}", tasks)
         self._thread.start()
         return self
 
@@ -199,44 +202,45 @@ class Progress:
         self._over.set()
         self._thread.join()
         if error is None:
-            log.info("%s: %d slices read in %.1f s", self._topics, self._slices, time.monotonic() - self._started)
+            seconds = time.monotonic() - self._started
+            log.info("%s: %s read in %.1f s", self._topics, count(self._slices, "slice"), seconds)
 
     def _run(self) -> None:
-        last = Count(slices=0, records=0, size=0, live=False)
+        last = Count(tasks=0, records=0, size=0, live=False)
         while not self._over.wait(self._every):
             try:
-                count = self._action.count()
+                now = self._action.count()
             except Exception:  # noqa: BLE001 - the session may be ending, and progress is not worth an error
                 return
             # Spark resets its counts when the action ends; lower counts are not logged.
-            if (count.slices, count.records) > (last.slices, last.records) and count.records >= last.records:
-                last = count
+            if (now.tasks, now.records) > (last.tasks, last.records) and now.records >= last.records:
+                last = now
                 seconds = time.monotonic() - self._started
-                log.info("%s: %s", self._topics, progress_line(count, self._slices, self._offsets, seconds))
+                log.info("%s: %s", self._topics, progress_line(now, self._tasks, self._offsets, seconds))
 
 
-def progress_line(count: Count, slices: int, offsets: int, seconds: float) -> str:
+def progress_line(now: Count, tasks: int, offsets: int, seconds: float) -> str:
     """Text about the progress of an action.
 
     Args:
-        count: its progress.
-        slices: total number of slices.
+        now: its progress.
+        tasks: total number of tasks.
         offsets: total number of offsets; compacted topics and transactions have fewer records.
         seconds: since it started.
 
     Returns:
-        Such as ``3 of 8 slices, 1,250,000 of 4,000,000 records (31 %), 182.0 MB written by ended slices, 152,000
+        Such as ``3 of 8 tasks, 1,250,000 of 4,000,000 records (31 %), 182.0 MB written by ended tasks, 152,000
         records/s, about 18 s left``.
     """
-    parts = [f"{count.slices} of {slices} slices", f"{count.records:,} of {offsets:,} records"]
+    parts = [f"{now.tasks} of {tasks} tasks", f"{now.records:,} of {offsets:,} records"]
     if offsets:
-        parts[-1] += f" ({100 * count.records // offsets} %)"
-    if not count.live:
-        parts[-1] += " counted as slices end"
-    parts.append(f"{count.size / _MEGABYTE:.1f} MB written by ended slices")
-    if count.records and seconds > 0:
-        rate = count.records / seconds
-        parts += [f"{rate:,.0f} records/s", f"about {max(offsets - count.records, 0) / rate:,.0f} s left"]
+        parts[-1] += f" ({100 * now.records // offsets} %)"
+    if not now.live:
+        parts[-1] += " counted as tasks end"
+    parts.append(f"{now.size / _MEGABYTE:.1f} MB written by ended tasks")
+    if now.records and seconds > 0:
+        rate = now.records / seconds
+        parts += [f"{rate:,.0f} records/s", f"about {max(offsets - now.records, 0) / rate:,.0f} s left"]
     return ", ".join(parts)
 
 

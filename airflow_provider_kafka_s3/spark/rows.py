@@ -1,9 +1,9 @@
 """The rows that tasks return to the driver, and their evaluation.
 
 A task yields one ``object`` row per object and then one final row: ``slice`` (all is uploaded), ``empty`` (the task got
-no record) or ``error`` (a person has to act, a retry cannot help). If it reads several slices, it yields a ``slice``
-row for each, behind those of the objects that begin with a record of the slice. Any other failure is an exception of
-the task, and Spark retries the task.
+no record) or ``error`` (a person has to act, a retry cannot help). If it reads several slices, it yields a final row
+for each slice of a group, or for each small slice that has records, behind the rows of the objects that begin with a
+record of the slice. Any other failure is an exception of the task, and Spark retries the task.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ import pyarrow as pa
 from airflow_provider_kafka_s3.arrays import binary_array
 from airflow_provider_kafka_s3.batch.encode import too_many_objects
 from airflow_provider_kafka_s3.documents.manifest import MAX_OBJECTS, ObjectEntry, SliceResult, SliceRows
-from airflow_provider_kafka_s3.documents.plan import Plan
+from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.exceptions import KafkaS3Error, SparkJobError, error_of_kind, message_of
+from airflow_provider_kafka_s3.spark.read_tasks import ReadTasks
 from airflow_provider_kafka_s3.structs import decode_struct
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "from_bytes",
     "gather",
     "rows_of_slice",
+    "silent_slices",
     "to_batch",
     "uploads_of",
 ]
@@ -98,9 +100,9 @@ def gather(plans: Sequence[Plan], rows: Iterable[Row]) -> list[list[SliceRows] |
     """Group the rows of an action by its plans.
 
     A topic is complete when all its slices have ended. Spark fails a task that does not reach the end of its offsets,
-    and every task has final rows, so as many tasks have some as there are slices, or groups of slices that share
-    objects. A task without a record cannot determine its slices, but these can only be some without other final rows.
-    Numbers of records prove nothing and are not compared.
+    and every task has final rows, so as many tasks have some as :class:`ReadTasks` has. A task without a record cannot
+    determine its slices, but these can only be some without other final rows. Numbers of records prove nothing and are
+    not compared. Small slices without a final row are :func:`silent_slices`.
 
     Args:
         plans: of the action, in its order.
@@ -135,21 +137,27 @@ def gather(plans: Sequence[Plan], rows: Iterable[Row]) -> list[list[SliceRows] |
             ends[where] = row
             if row.kind == "error":
                 errors.setdefault(row.topic, error_from(row.body))
+    read_tasks = ReadTasks(plans)
     groups = [(topic, group) for topic, plan in enumerate(plans) for group in plan.grouped]
-    unreported = 0
+    silent = silent_small = 0
     for topic, group in groups:
         reported = [end for s in group if (end := ends.get((topic, s.id))) is not None]
-        unreported += not reported
+        if not reported and read_tasks.is_small(plans[topic], group[0]):
+            silent_small += 1
+        elif not reported:
+            silent += 1
         whole = len(reported) == len(group) or any(end.kind == "error" for end in reported)
         if len({end.attempt for end in reported}) > 1 or (reported and not whole):
             raise SparkJobError(
                 f"slices {group[0].id} to {group[-1].id} of topic {plans[topic].topic!r} share objects, and were not "
                 f"all read by one task. Nothing was decided; try again"
             )
-    if len(tasks) != len(groups) or empty != unreported or not objects.keys() <= ends.keys():
+    possible = range(silent, silent + min(silent_small, read_tasks.of_small) + 1)
+    if len(tasks) != read_tasks.count or empty not in possible or not objects.keys() <= ends.keys():
         raise SparkJobError(
-            f"Spark ended {len(tasks)} tasks, {empty} of them without records, for {len(groups)} slices or groups, of "
-            f"which {len(groups) - unreported} were reported. Nothing was decided; try again"
+            f"Spark ended {len(tasks)} of {read_tasks.count} tasks, {empty} of them without records, for {len(groups)} "
+            f"slices or groups, of which {len(groups) - silent - silent_small} were reported. Nothing was decided; try "
+            f"again"
         )
     for topic, plan in enumerate(plans):
         count = sum(len(objects.get((topic, s.id), ())) for s in plan.slices)
@@ -159,6 +167,17 @@ def gather(plans: Sequence[Plan], rows: Iterable[Row]) -> list[list[SliceRows] |
         errors[topic] if topic in errors else [_slice(topic, plan, s.id, ends, objects) for s in plan.slices]
         for topic, plan in enumerate(plans)
     ]
+
+
+def silent_slices(plans: Sequence[Plan], rows: Iterable[Row]) -> list[tuple[int, Slice]]:
+    """The small slices of which tasks that read several slices have returned nothing, by index of the plan.
+
+    They have no records, or Spark has not read them: the number of tasks does not show it.
+    """
+    ended = {(row.topic, row.slice) for row in rows if row.kind in ("slice", "error")}
+    numbers = {plan.topic: number for number, plan in enumerate(plans)}
+    small = [(numbers[plan.topic], s) for plan, s in ReadTasks(plans).small]
+    return [(number, s) for number, s in small if (number, s.id) not in ended]
 
 
 def uploads_of(topic: int, rows: Iterable[Row]) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""The function of a Spark task: identify its slices, write their objects, return their rows.
+"""The function of a Spark task: find the slices of its records, write their objects, return their rows.
 
 It runs in the Python workers of executors, inside ``mapInArrow``. It has only its pickled state, so it creates its own
 client of the store, once per worker.
@@ -10,7 +10,6 @@ import functools
 import itertools
 import pickle
 import uuid
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
@@ -31,7 +30,7 @@ from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
 from airflow_provider_kafka_s3.spark.executor import python_of_worker
 from airflow_provider_kafka_s3.spark.packing import RecordPacking
 from airflow_provider_kafka_s3.spark.reorder import OrderedSlices
-from airflow_provider_kafka_s3.spark.rows import Row, error_row, rows_of_slice, to_batch
+from airflow_provider_kafka_s3.spark.rows import Row, error_row, rows_of_slice, to_batch, uploads_of
 from airflow_provider_kafka_s3.spark.worker_process import exempt_from_collections, forget_zip_importers
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings, S3Store, make_client
@@ -66,7 +65,7 @@ def _unpickled(plan: bytes) -> Plan:
 
 
 class SliceTask:
-    """The function of the Spark job: the records of one slice, or one group of slices that share objects, in; rows out.
+    """The function of the Spark job: the records of the slices of a task in; rows out.
 
     Pickled; its repr shows no secrets.
 
@@ -113,14 +112,13 @@ class SliceTask:
         return f"SliceTask({[(one.topic, one.batch) for one in self._plans]}, bucket={self._bucket!r})"
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write a slice, or a group of slices.
+        """Write a slice, a group of slices that share objects, or small slices one after another.
 
         Rows are yielded when everything is uploaded. Until then an attempt that fails aborts its uploads; from the
         first row on it never does, since a decision may list them.
 
         Args:
-            batches: all records of the slice or the group, as
-                :func:`~airflow_provider_kafka_s3.spark.frames.record_frame` has them.
+            batches: all records of the task, as :func:`~airflow_provider_kafka_s3.spark.frames.record_frame` has them.
 
         Yields:
             Batches of :class:`~airflow_provider_kafka_s3.spark.rows.Row`.
@@ -128,43 +126,72 @@ class SliceTask:
         Raises:
             TransientError: a retry may help.
         """
-        batches = iter(batches)
-        first = next((batch for batch in batches if batch.num_rows), None)
+        some = (batch for batch in batches if batch.num_rows)
+        first = next(some, None)
         attempt = uuid.uuid4().hex
         if first is None:
             rows = [Row(-1, -1, attempt, "empty")]
         else:
-            topic, slice_ = self._find(first)
-            try:
-                group = next(group for group in self._plans[topic].plan.grouped if slice_ in group)
-                rows = self._write(topic, group, itertools.chain([first], batches), attempt)
-            except TerminalError as e:
-                # Not an exception of the task: Spark would retry it in vain.
-                rows = [error_row(topic, slice_.id, attempt, e)]
+            rows = self._write(first, itertools.chain([first], some), attempt)
         rows[-1] = msgspec.structs.replace(rows[-1], python=python_of_worker())
         forget_zip_importers()
         exempt_from_collections()
         for start in range(0, len(rows), _ROWS_PER_BATCH):
             yield to_batch(rows[start : start + _ROWS_PER_BATCH])
 
-    def _find(self, batch: pa.RecordBatch) -> tuple[int, Slice]:
-        """The slice of the task's first record: Spark gives a task no other identification."""
-        name, partition, offset = self._packing.place(batch)
-        topic = next((i for i, one in enumerate(self._plans) if name in (None, one.topic)), -1)
-        if topic >= 0:
-            plan = self._plans[topic].plan
-            slices = sorted((s for s in plan.slices if s.partition == partition), key=lambda s: s.start)
-            at = bisect_right(slices, offset, key=lambda s: s.start) - 1
-            if at >= 0 and offset < slices[at].end:
-                return topic, slices[at]
-        raise SparkJobError(f"partition {partition} offset {offset} is in no slice of {self!r}. Try again")
+    def _write(self, first: pa.RecordBatch, batches: Iterable[pa.RecordBatch], attempt: str) -> list[Row]:
+        # Spark gives a task no other identification than its records.
+        (topic, slice_), _ = next(self._runs([first]))
+        group = next(group for group in self._plans[topic].plan.grouped if slice_ in group)
+        if len(group) > 1:
 
-    def _write(self, topic: int, slices: Sequence[Slice], batches: Iterable[pa.RecordBatch], attempt: str) -> list[Row]:
-        if len(slices) == 1:
-            return self._write_slices(topic, slices, lambda _: batches, attempt)
-        some = (batch for batch in batches if batch.num_rows)
-        with OrderedSlices(self._packing, slices, some, self._upload.spill_dir) as ordered:
-            return self._write_slices(topic, slices, ordered.of, attempt, ordered.end)
+            def write_group() -> list[Row]:
+                with OrderedSlices(self._packing, group, batches, self._upload.spill_dir) as ordered:
+                    return self._write_slices(topic, group, ordered.of, attempt, ordered.end)
+
+            return _or_error_row(topic, slice_, attempt, write_group)
+        rows: list[Row] = []
+        try:
+            for _, runs in itertools.groupby(self._runs(batches), key=lambda run: (run[0][0], run[0][1].id)):
+                rows += self._write_alone(runs, attempt)
+        except BaseException:
+            self._store().abort_uploads(
+                itertools.chain.from_iterable(uploads_of(t, rows) for t in {r.topic for r in rows})
+            )
+            raise
+        return rows
+
+    def _write_alone(self, runs: Iterable[tuple[tuple[int, Slice], pa.RecordBatch]], attempt: str) -> list[Row]:
+        """Write a slice that shares no object with others.
+
+        Args:
+            runs: of its records, at least one.
+            attempt: id of the attempt at the task.
+        """
+        runs = iter(runs)
+        (topic, slice_), first = next(runs)
+        batches = itertools.chain([first], (batch for _, batch in runs))
+        return _or_error_row(
+            topic, slice_, attempt, lambda: self._write_slices(topic, [slice_], lambda _: batches, attempt)
+        )
+
+    def _runs(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[tuple[int, Slice], pa.RecordBatch]]:
+        """The rows of batches by topic and slice, adjacent ones of a batch together, in their order.
+
+        Raises:
+            SparkJobError: a row is in no slice.
+        """
+        numbers = {one.topic: number for number, one in enumerate(self._plans)}
+        slices: dict[int, list[Slice]] = {}
+        for batch in batches:
+            for name, rows in self._packing.by_topic(batch):
+                topic = 0 if name is None else numbers.get(name)
+                if topic is None:
+                    raise SparkJobError(f"a record of topic {name!r} is in no slice of {self!r}. Try again")
+                if topic not in slices:
+                    slices[topic] = sorted(self._plans[topic].plan.slices, key=lambda s: (s.partition, s.start))
+                for slice_, run in self._packing.runs(rows, slices[topic]):
+                    yield (topic, slice_), run
 
     def _write_slices(
         self,
@@ -182,8 +209,7 @@ class SliceTask:
             records = self._packing.records(packed(slice_))
             return _faithful(records, plan.topic, slice_) if reads_timestamps else records
 
-        client = _client(self._s3, self._credentials)
-        store = DurableStore(S3Store(client, self._bucket, self._s3), Retrier(self._retry))
+        store = self._store()
         schemas = self._schemas(topic, store) if plan.layout.needs_registry else None
         with UploadPool(
             store,
@@ -205,9 +231,21 @@ class SliceTask:
             self._written += sum(entry.size for of_slice in rows for entry in of_slice.objects)
         return [row for of_slice in rows for row in rows_of_slice(topic, attempt, of_slice)]
 
+    def _store(self) -> DurableStore:
+        client = _client(self._s3, self._credentials)
+        return DurableStore(S3Store(client, self._bucket, self._s3), Retrier(self._retry))
+
     def _schemas(self, topic: int, store: DurableStore) -> PinnedSchemas:
         source = NoRegistry() if self._registry is None else _registry_client(self._registry, self._retry)
         return PinnedSchemas(store, self._prefixes[topic], source)
+
+
+def _or_error_row(topic: int, slice_: Slice, attempt: str, write: Callable[[], list[Row]]) -> list[Row]:
+    try:
+        return write()
+    except TerminalError as e:
+        # Not an exception of the task: Spark would retry it in vain.
+        return [error_row(topic, slice_.id, attempt, e)]
 
 
 def _faithful(batches: Iterable[pa.RecordBatch], topic: str, slice_: Slice) -> Iterator[pa.RecordBatch]:

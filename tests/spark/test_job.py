@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 import threading
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
@@ -28,8 +29,10 @@ from airflow_provider_kafka_s3.config import (
 )
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.kafka.options import spark_options
+from airflow_provider_kafka_s3.spark import read_tasks
 from airflow_provider_kafka_s3.spark.frames import record_frame
 from airflow_provider_kafka_s3.spark.packing import PIECE_BYTES, RecordPacking
+from airflow_provider_kafka_s3.spark.read_tasks import ReadTasks
 from dev.flights import flights, load
 from dev.kafka_broker import KafkaBroker, Message
 from dev.s3_server import ThreadedS3Server
@@ -132,14 +135,18 @@ def test_slices_of_several_partitions_share_objects_in_the_order_of_the_plan(
     assert pipeline.bodies() == stored[0]
 
 
-def test_every_task_sees_exactly_one_slice(
+@pytest.mark.parametrize("small", [0, 5_000], ids=["one slice per task", "small slices"])
+def test_every_task_reads_whole_slices(
     spark: SparkSession,
     kafka_broker: KafkaBroker,
     make_topic: MakeTopic,
     make_pipeline: MakePipeline,
     kafka_config: dict[str, object],
+    monkeypatch: pytest.MonkeyPatch,
+    small: int,
 ) -> None:
-    """With any number of slices, partitions and topics, each task reads one whole slice and nothing else."""
+    """With any number of slices, partitions and topics: one task reads each slice, in order, and nothing else."""
+    monkeypatch.setattr(read_tasks, "_SMALL", small)
     topics = [make_topic(3), make_topic(1)]
     pipeline = make_pipeline(layout=JSON, settings={"limits": Limits(records_per_slice=70)})
     plans: list[Plan] = []
@@ -148,23 +155,29 @@ def test_every_task_sees_exactly_one_slice(
         plans.append(pipeline.plan(topic, "run"))
 
     packing = RecordPacking(plans)
+    slices = {plan.topic: sorted(plan.slices, key=lambda s: (s.partition, s.start)) for plan in plans}
 
     def seen(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-        rows: list[tuple[str | None, int, int]] = []
+        found: list[tuple[str, int, list[int]]] = []
         for batch in batches:
-            rows += [packing.place(batch.slice(row)) for row in range(batch.num_rows)]
-        name, partition, first = rows[0]
-        exact = rows == [(name, partition, first + i) for i in range(len(rows))]
-        yield pa.RecordBatch.from_pydict(
-            {"topic": [name], "partition": [partition], "start": [first], "end": [rows[-1][2] + 1], "exact": [exact]}
-        )
+            for name, rows in packing.by_topic(batch):
+                for slice_, run in packing.runs(rows, slices[str(name)]):
+                    if not found or found[-1][:2] != (name, slice_.id):
+                        found.append((str(name), slice_.id, []))
+                    found[-1][2].extend(run.column("position").to_pylist())
+        task = uuid.uuid4().hex
+        for name, number, positions in found:
+            s = next(s for s in slices[name] if s.id == number)
+            exact = [at - positions[0] for at in positions] == list(range(s.end - s.start))
+            yield pa.RecordBatch.from_pydict({"topic": [name], "slice": [number], "exact": [exact], "task": [task]})
 
     isolation: Isolation = "read_committed"
     frame = record_frame(spark, plans, {isolation: spark_options(kafka_config, isolation=isolation)})
-    tasks = frame.mapInArrow(seen, "topic string, partition long, start long, end long, exact boolean").collect()
-    planned = [(p.topic, s.partition, s.start, s.end, True) for p in plans for s in p.slices]
-    assert sorted(tuple(row) for row in tasks) == sorted(planned)
+    read = frame.mapInArrow(seen, "topic string, slice long, exact boolean, task string").collect()
+    planned = [(p.topic, s.id, True) for p in plans for s in p.slices]
+    assert sorted(tuple(row)[:3] for row in read) == sorted(planned)
     assert len(planned) == 3 * 3 + 9
+    assert len({row.task for row in read}) == ReadTasks(plans).count == (2 if small else len(planned))
 
 
 @pytest.mark.newest_spark

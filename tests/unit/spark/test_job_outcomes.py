@@ -182,3 +182,50 @@ def test_the_error_of_a_record_without_a_time_read_by_the_driver_has_the_command
     assert f"offset 3: the record's timestamp {2**63 - 1} " in str(outcome.message)
     assert "on_bad_timestamp=" in str(outcome.message)
     assert "--batch 1 --release debt`" in str(outcome.message)
+
+
+NOTHING = Row(-1, -1, "attempt", "empty")
+"""The row of a task without records."""
+
+
+def test_small_slices_that_spark_has_not_read_are_not_taken_for_empty(harness: JobHarness) -> None:
+    """The one task of all small slices has returned no record of them, and Kafka has some: nothing is decided."""
+    harness.kafka.add_partitions("flights", 2)
+    harness.kafka.append("flights", 1, b"4", timestamp=0)
+    outcome = harness.job(harness.plan(JSON), lambda _: [NOTHING])
+    assert outcome.kind == "spark_job"
+    assert str(outcome.message).startswith(
+        "topic 'flights': Spark has returned no record of partition 0, offsets 0 to 2, and Kafka has some"
+    )
+    assert harness.committer().log.read_manifest(1) is None
+
+
+def test_small_slices_without_records_are_committed(harness: JobHarness) -> None:
+    """Kafka has none either: an aborted transaction, or what compaction has left."""
+    harness.kafka.add_partitions("flights", 2)
+    for partition, offset in ((0, 0), (0, 1), (0, 2), (1, 0)):
+        if partition:
+            harness.kafka.append("flights", 1, b"4", timestamp=0)
+        harness.kafka.compact("flights", partition, offset)
+    outcome = harness.job(harness.plan(JSON), lambda _: [NOTHING])
+    assert (outcome.status, outcome.message) == ("decided", None)
+    manifest = harness.committer().log.read_manifest(1)
+    assert manifest is not None
+    assert (manifest.status, manifest.records, len(manifest.slices)) == ("commit", 0, 2)
+
+
+def test_a_small_slice_of_which_nothing_is_known_fails_its_topic(
+    harness: JobHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker does not respond to the driver: a retry may help, and nothing is decided."""
+    harness.kafka.add_partitions("flights", 2)
+    harness.kafka.append("flights", 1, b"4", timestamp=0)
+    plan = harness.plan(JSON)
+
+    def read(*_: object, **__: object) -> object:
+        raise UnknownOutcomeError("no response")
+
+    monkeypatch.setattr(harness.kafka, "read", read)
+    outcome = harness.job(plan, lambda _: [NOTHING])
+    assert outcome.message == "no response"
+    assert harness.committer().log.read_manifest(1) is None

@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def count(records: int, *, slices: int = 0, size: int = 0, live: bool = True) -> Count:
+def count(records: int, *, tasks: int = 0, size: int = 0, live: bool = True) -> Count:
     """Progress of an action."""
-    return Count(slices=slices, records=records, size=size, live=live)
+    return Count(tasks=tasks, records=records, size=size, live=live)
 
 
-def test_a_line_has_slices_records_bytes_rate_and_the_time_left() -> None:
+def test_a_line_has_tasks_records_bytes_rate_and_the_time_left() -> None:
     """From what was read so far, and how long that took."""
-    line = progress_line(count(1_000_000, slices=3, size=182_000_000), 8, 4_000_000, 10)
+    line = progress_line(count(1_000_000, tasks=3, size=182_000_000), 8, 4_000_000, 10)
     assert line == (
-        "3 of 8 slices, 1,000,000 of 4,000,000 records (25 %), 182.0 MB written by ended slices, 100,000 records/s, "
+        "3 of 8 tasks, 1,000,000 of 4,000,000 records (25 %), 182.0 MB written by ended tasks, 100,000 records/s, "
         "about 30 s left"
     )
 
@@ -51,10 +51,10 @@ def test_a_committed_batch_has_counts_of_tombstones_ignored_values_and_dead_lett
     assert line(tombstones=2, dead_letters=3) == "0 objects, 5 records, 2 tombstones, 3 dead letters, 0 bytes"
 
 
-def test_a_line_shows_that_running_slices_do_not_count() -> None:
+def test_a_line_shows_that_running_tasks_do_not_count() -> None:
     """On Spark Connect their progress is unknown."""
-    line = progress_line(count(500, slices=1, live=False), 2, 1_000, 10)
-    assert "500 of 1,000 records (50 %) counted as slices end, " in line
+    line = progress_line(count(500, tasks=1, live=False), 2, 1_000, 10)
+    assert "500 of 1,000 records (50 %) counted as tasks end, " in line
 
 
 @pytest.mark.parametrize(("records", "offsets"), [(0, 100), (0, 0)])
@@ -106,13 +106,13 @@ def plan() -> Plan:
 def test_the_log_shows_changes_and_counts_never_decrease(plan: Plan, caplog: pytest.LogCaptureFixture) -> None:
     """Spark resets its counts when a query ends; equal or lower counts are not logged."""
     caplog.set_level(logging.INFO)
-    action = ScriptedAction(count(0), count(4), count(4), count(9), count(0, slices=0), count(3))
+    action = ScriptedAction(count(0), count(4), count(4), count(9), count(0, tasks=0), count(3))
     with Progress(action, [plan], every=0.001):
         assert action.exhausted.wait(30)
     lines = [message for message in caplog.messages if " records (" in message]
-    assert [line.split(" slices, ")[1].split(" records")[0] for line in lines] == ["4 of 10", "9 of 10"]
-    assert "orders: reading 1 slices, 10 offsets" in caplog.messages
-    assert caplog.messages[-1].startswith("orders: 1 slices read in ")
+    assert [line.split(" tasks, ")[1].split(" records")[0] for line in lines] == ["4 of 10", "9 of 10"]
+    assert "orders: reading 1 slice, 10 offsets, in 1 task" in caplog.messages
+    assert caplog.messages[-1].startswith("orders: 1 slice read in ")
 
 
 def test_unavailable_progress_is_no_error(plan: Plan, caplog: pytest.LogCaptureFixture) -> None:

@@ -23,8 +23,9 @@ from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.exceptions import RecordError, SparkJobError, error_of_kind
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.spark import task
-from airflow_provider_kafka_s3.spark.frames import group_ranks, slice_frame, slice_ranks
+from airflow_provider_kafka_s3.spark.frames import slice_frame
 from airflow_provider_kafka_s3.spark.packing import RecordPacking
+from airflow_provider_kafka_s3.spark.read_tasks import ReadTasks
 from airflow_provider_kafka_s3.spark.reorder import OrderedSlices
 from airflow_provider_kafka_s3.spark.rows import Row, error_row, from_bytes, gather, rows_of_slice
 from airflow_provider_kafka_s3.spark.task import SliceTask
@@ -177,7 +178,7 @@ def test_a_slice_that_comes_in_several_parts_is_an_error(store: MemoryStore, ord
 def test_a_record_of_another_group_is_an_error(store: MemoryStore, foreign: Slice, last: bool) -> None:
     """Also one in a gap between two slices of the group."""
     parts = [*GROUP, foreign] if last else [GROUP[0], foreign, *GROUP[1:]]
-    with pytest.raises(SparkJobError, match="is in none of the 4 slices"):
+    with pytest.raises(SparkJobError, match=r"is in none of the [45] slices"):
         run(task_of([PLAN]), *packed(parts))
     assert not list(store.pending_uploads(""))
 
@@ -284,14 +285,15 @@ def test_an_error_in_a_group_is_that_of_its_topic() -> None:
 
 def test_a_group_has_frames_of_its_own() -> None:
     """One for the slices of different partitions; slices that share no objects share frames with other topics."""
-    alone = plan_of("b", [(0, 0, 5), (0, 5, 9)])
-    assert [rank.ranges for rank in slice_ranks([PLAN, alone])] == [
-        {"a": {4: (0, 9)}, "b": {0: (0, 5)}},
-        {"b": {0: (5, 9)}},
+    alone = plan_of("b", [(0, 0, 50_000), (0, 50_000, 90_000)])
+    tasks = ReadTasks([PLAN, alone])
+    assert [(plan.topic, s.partition, s.end) for plan, s in tasks.alone] == [
+        ("a", 4, 9),
+        ("b", 0, 50_000),
+        ("b", 0, 90_000),
     ]
-    assert [[rank.ranges for rank in ranks] for ranks in group_ranks([PLAN, alone])] == [
-        [{"a": {0: (0, 4), 1: (0, 2), 3: (2, 5)}}, {"a": {1: (5, 9)}}]
-    ]
+    assert tasks.groups == ((PLAN, GROUP),)
+    assert (tasks.small, tasks.count) == ((), 4)
 
 
 class Frame:
@@ -308,8 +310,7 @@ class Frame:
         return Frame([*self.tasks, *other.tasks], 1 + max(self.depth, other.depth))
 
     def coalesce(self, count: int) -> Frame:
-        assert count == 1
-        return Frame([[part for tasks in self.tasks for part in tasks]], self.depth)
+        return Frame([[part for tasks in self.tasks[n::count] for part in tasks] for n in range(count)], self.depth)
 
 
 class Reader:
@@ -327,8 +328,13 @@ class Reader:
         return self
 
     def load(self) -> Frame:
-        ((topic, starts),) = self._starts.items()
-        return Frame([[(int(p), start, self._ends[topic][p])] for p, start in starts.items()])
+        return Frame(
+            [
+                [(int(p), start, self._ends[topic][p])]
+                for topic, starts in self._starts.items()
+                for p, start in starts.items()
+            ]
+        )
 
 
 @given(st.data())
@@ -340,9 +346,12 @@ def test_one_task_reads_exactly_the_slices_of_a_group(data: st.DataObject) -> No
     edges = [0, *cuts, len(slices)]
     groups = tuple(tuple(range(a, b)) for a, b in itertools.pairwise(edges))
     plan = data_plan(LAYOUT, slices, groups=groups, topic="a")
+    small = {s.id for _, s in ReadTasks([plan]).small}
     frame = cast("Any", slice_frame(cast("Any", Reader()), [plan], {"read_committed": {}}, ["offset"]))
     found = sorted(sorted(task_) for task_ in frame.tasks)
-    assert found == sorted(sorted((s.partition, s.start, s.end) for s in group) for group in plan.grouped)
+    expected = [[(s.partition, s.start, s.end) for s in group] for group in plan.grouped if group[0].id not in small]
+    expected += [[(s.partition, s.start, s.end) for s in plan.slices if s.id in small]] * bool(small)
+    assert found == sorted(map(sorted, expected))
 
 
 def test_the_plan_of_many_groups_is_flat() -> None:

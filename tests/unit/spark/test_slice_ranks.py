@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_kafka_s3.batch.source import Isolation
 from airflow_provider_kafka_s3.config import JsonLines, Layout
-from airflow_provider_kafka_s3.documents.plan import Plan
+from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.spark.frames import slice_frame, slice_ranks
 from tests.plans import data_plan, slices_of
 
@@ -24,13 +24,20 @@ def plan_of(topic: str, slices: list[tuple[int, int, int]], isolation: Isolation
     return data_plan(LAYOUT, slices_of(*slices), topic=topic, isolation=isolation)
 
 
+def slices_in(plans: list[Plan]) -> list[tuple[Plan, Slice]]:
+    """All slices of some plans."""
+    return [(plan, s) for plan in plans for s in plan.slices]
+
+
 def test_the_kth_slices_of_all_partitions_share_a_frame() -> None:
     """Two topics, three ranks: each frame assigns exactly the partitions that it has offsets for."""
     plans = [
         plan_of("a", [(0, 0, 5), (0, 5, 9), (0, 9, 12), (3, 7, 8)]),
         plan_of("b", [(1, 2, 4), (1, 4, 6)]),
     ]
-    options = [{name: json.loads(value) for name, value in rank.options().items()} for rank in slice_ranks(plans)]
+    options = [
+        {name: json.loads(value) for name, value in rank.options().items()} for rank in slice_ranks(slices_in(plans))
+    ]
     assert options == [
         {
             "assign": {"a": [0, 3], "b": [1]},
@@ -48,7 +55,7 @@ def test_the_kth_slices_of_all_partitions_share_a_frame() -> None:
 
 def test_isolation_levels_do_not_share_a_frame() -> None:
     """A frame reads with the isolation level of its plan."""
-    ranks = slice_ranks([plan_of("a", [(0, 0, 5)]), plan_of("b", [(0, 0, 5)], "read_uncommitted")])
+    ranks = slice_ranks(slices_in([plan_of("a", [(0, 0, 5)]), plan_of("b", [(0, 0, 5)], "read_uncommitted")]))
     assert [(r.isolation, list(r.ranges)) for r in ranks] == [("read_committed", ["a"]), ("read_uncommitted", ["b"])]
 
 
@@ -62,7 +69,7 @@ def test_every_slice_is_in_exactly_one_frame(sizes: list[tuple[int, int]]) -> No
         slices.append((partition, start, start + size))
         at[partition] = start + size
     plan = plan_of("a", slices)
-    read = [(p, *bounds) for rank in slice_ranks([plan]) for p, bounds in rank.ranges["a"].items()]
+    read = [(p, *bounds) for rank in slice_ranks(slices_in([plan])) for p, bounds in rank.ranges["a"].items()]
     assert sorted(read) == sorted(slices)
 
 
@@ -90,6 +97,9 @@ class Reader:
         return self
 
     def unionByName(self, other: Reader) -> Reader:  # noqa: N802 - Spark's name
+        return self
+
+    def coalesce(self, count: int) -> Reader:
         return self
 
 

@@ -27,7 +27,7 @@ from airflow_provider_kafka_s3.exceptions import (
     UnknownOutcomeError,
 )
 from airflow_provider_kafka_s3.retry import RetryPolicy
-from airflow_provider_kafka_s3.spark import task
+from airflow_provider_kafka_s3.spark import read_tasks, task
 from airflow_provider_kafka_s3.spark.rows import Row, error_from, from_bytes, gather
 from airflow_provider_kafka_s3.spark.task import SliceTask
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
@@ -81,13 +81,22 @@ def run(function: SliceTask, *batches: pa.RecordBatch) -> list[Row]:
     return [from_bytes(value) for out in function(iter(batches)) for value in out.column("row").to_pylist()]
 
 
-def test_a_task_finds_its_slice_by_its_first_record(store: MemoryStore) -> None:
-    """Each of the slices of two topics, one of them with a hole at its start, is written to its own objects."""
-    rows = [
-        row
-        for slice_ in (("a", 0, 3, 50), ("a", 0, 50, 90), ("b", 0, 0, 50), ("a", 1, 0, 10))
-        for row in run(make_task(), spark_batch([]), spark_batch(records(*slice_)))
-    ]
+SLICES = [("a", 0, 3, 50), ("a", 0, 50, 90), ("b", 0, 0, 50), ("a", 1, 0, 10)]
+"""All slices of two topics, one of them with a hole at its start."""
+
+
+@pytest.mark.parametrize("batches", ["one task each", "one batch", "batches of seven"])
+def test_a_task_finds_its_slices_by_their_records(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch, batches: str
+) -> None:
+    """Each slice is written to its own objects, whichever slices a task reads, and wherever Spark's batches end."""
+    if batches == "one task each":
+        monkeypatch.setattr(read_tasks, "_SMALL", 0)
+        rows = [row for slice_ in SLICES for row in run(make_task(), spark_batch([]), spark_batch(records(*slice_)))]
+    else:
+        some = [record for slice_ in SLICES for record in records(*slice_)]
+        size = len(some) if batches == "one batch" else 7
+        rows = run(make_task(), *(spark_batch(some[at : at + size]) for at in range(0, len(some), size)))
     first, second = gather(PLANS, rows)
     assert isinstance(first, list)
     assert isinstance(second, list)
@@ -108,8 +117,11 @@ def test_a_single_topic_needs_no_topic_column(store: MemoryStore) -> None:
 @pytest.mark.parametrize("record", [("a", 0, 90, 0, b"{}"), ("b", 1, 0, 0, b"{}"), ("c", 0, 0, 0, b"{}")])
 def test_a_record_of_no_slice_is_an_error(store: MemoryStore, record: tuple[str, int, int, int, bytes]) -> None:
     """Past the end, of another partition, of another topic."""
-    with pytest.raises(SparkJobError, match="is in no slice"):
+    with pytest.raises(SparkJobError, match=r"is in no(ne of the . slices| slice)"):
         run(make_task(), spark_batch([record]))
+    with pytest.raises(SparkJobError, match=r"is in no(ne of the . slices| slice)"):
+        run(make_task(), spark_batch([*records("a", 0, 0, 5), record]))
+    assert not list(store.pending_uploads(""))
 
 
 def test_no_records_end_in_one_row(store: MemoryStore) -> None:
@@ -134,6 +146,45 @@ def test_a_terminal_error_is_a_row_and_leaves_no_upload(store: MemoryStore) -> N
     assert (failed.kind, failed.topic, failed.slice) == ("error", 0, 0)
     assert b'"kind":"record"' in bytes(failed.body)
     assert b"offset 1" in bytes(failed.body)
+    assert not list(store.pending_uploads(""))
+
+
+def test_a_terminal_error_of_a_slice_leaves_those_beside_it(store: MemoryStore) -> None:
+    """A task with several slices writes the others, of its topic and of others; the bad one has no upload."""
+    rows = run(
+        make_task(),
+        spark_batch(
+            [*records("a", 0, 0, 50), *records("a", 0, 50, 60), ("a", 0, 60, 0, b"{"), *records("a", 0, 61, 90)]
+        ),
+        spark_batch([*records("a", 1, 0, 10), *records("b", 0, 0, 50)]),
+    )
+    assert [(row.topic, row.slice, row.kind) for row in rows if row.kind != "object"] == [
+        *((0, 0, "slice"), (0, 1, "error")),
+        *((0, 2, "slice"), (1, 0, "slice")),
+    ]
+    assert len(list(store.pending_uploads(""))) == 3
+
+
+def test_a_task_that_fails_aborts_the_uploads_of_all_its_slices(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rows are lost with it, so nobody else has the ids of the uploads."""
+    create = store.create_upload
+
+    def create_upload(key: str, *args: Any, **kwargs: Any) -> str:
+        if "/b/" in key:
+            assert len(list(store.pending_uploads(""))) == 3
+            raise UnknownOutcomeError("no answer")
+        return create(key, *args, **kwargs)
+
+    monkeypatch.setattr(store, "create_upload", create_upload)
+    with pytest.raises(UnknownOutcomeError):
+        run(
+            make_task(),
+            spark_batch([record for slice_ in SLICES[:2] for record in records(*slice_)]),
+            spark_batch(records(*SLICES[3])),
+            spark_batch(records(*SLICES[2])),
+        )
     assert not list(store.pending_uploads(""))
 
 

@@ -7,10 +7,21 @@ import pytest
 
 from airflow_provider_kafka_s3.documents.manifest import ObjectEntry, SliceResult, SliceRows
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, RecordError, SparkJobError
-from airflow_provider_kafka_s3.spark.rows import Row, error_row, from_bytes, gather, rows_of_slice, to_batch, uploads_of
+from airflow_provider_kafka_s3.spark.rows import (
+    Row,
+    error_row,
+    from_bytes,
+    gather,
+    rows_of_slice,
+    silent_slices,
+    to_batch,
+    uploads_of,
+)
 from tests.unit.spark.test_slice_ranks import plan_of
 
-PLANS = [plan_of("a", [(0, 0, 5), (0, 5, 9)]), plan_of("b", [(0, 0, 5)])]
+PLANS = [plan_of("a", [(0, 0, 10_000), (0, 10_000, 20_000)]), plan_of("b", [(0, 0, 10_000)])]
+SMALL = [plan_of("a", [(0, 0, 5), (0, 5, 9), (0, 9, 10_000)]), plan_of("b", [(0, 0, 5)])]
+"""Three small slices, which one task reads, and a large one."""
 EMPTY = Row(-1, -1, "x", "empty")
 
 
@@ -36,7 +47,7 @@ def slice_rows(number: int, end: int, *, objects: int = 1) -> SliceRows:
     return SliceRows(result=SliceResult(id=number, records=objects, ignored=0, next_offset=end), objects=entries)
 
 
-A0, A1, B0 = slice_rows(0, 5, objects=2), slice_rows(1, 9), slice_rows(0, 5)
+A0, A1, B0 = slice_rows(0, 10_000, objects=2), slice_rows(1, 20_000), slice_rows(0, 10_000)
 
 
 def test_rows_become_the_results_of_their_slices() -> None:
@@ -49,7 +60,7 @@ def test_rows_become_the_results_of_their_slices() -> None:
 
 def test_tasks_without_records_are_the_unreported_slices() -> None:
     """They have no objects and were read to their ends."""
-    nothing = SliceRows(result=SliceResult(id=1, records=0, ignored=0, next_offset=9), objects=())
+    nothing = SliceRows(result=SliceResult(id=1, records=0, ignored=0, next_offset=20_000), objects=())
     assert gather(PLANS, [*rows_of_slice(0, "r", A0), EMPTY, *rows_of_slice(1, "p", B0)]) == [[A0, nothing], [B0]]
 
 
@@ -106,3 +117,46 @@ def test_rows_that_do_not_fit_decide_nothing(rows: list[Row]) -> None:
     """A transient error: the job is tried again."""
     with pytest.raises(SparkJobError, match="Nothing was decided"):
         gather(PLANS, rows)
+
+
+def one_task(*slices: tuple[int, SliceRows]) -> list[Row]:
+    """The rows of a task that read several slices."""
+    return [row for topic, found in slices for row in rows_of_slice(topic, "one", found)]
+
+
+SMALL_A0, SMALL_A1, LARGE_A2, SMALL_B0 = slice_rows(0, 5), slice_rows(1, 9), slice_rows(2, 10_000), slice_rows(0, 5)
+
+
+def test_small_slices_end_in_one_task() -> None:
+    """Those of several topics, beside a slice that has a task of its own."""
+    rows = [*one_task((1, SMALL_B0), (0, SMALL_A1), (0, SMALL_A0)), *rows_of_slice(0, "r", LARGE_A2)]
+    assert gather(SMALL, rows) == [[SMALL_A0, SMALL_A1, LARGE_A2], [SMALL_B0]]
+    assert silent_slices(SMALL, rows) == []
+
+
+def test_small_slices_without_rows_are_named() -> None:
+    """They have no records, as far as Spark has read: the number of tasks does not show whether it has read them."""
+    nothing = SliceRows(result=SliceResult(id=0, records=0, ignored=0, next_offset=5), objects=())
+    rows = [*one_task((0, SMALL_A0), (0, SMALL_A1)), *rows_of_slice(0, "r", LARGE_A2)]
+    assert gather(SMALL, rows) == [[SMALL_A0, SMALL_A1, LARGE_A2], [nothing]]
+    assert silent_slices(SMALL, rows) == [(1, SMALL[1].slices[0])]
+    rows = [EMPTY, *rows_of_slice(0, "r", LARGE_A2)]
+    assert [len(found) for found in gather(SMALL, rows) if isinstance(found, list)] == [3, 1]
+    assert silent_slices(SMALL, rows) == [(0, SMALL[0].slices[0]), (0, SMALL[0].slices[1]), (1, SMALL[1].slices[0])]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        one_task((0, SMALL_A0), (0, SMALL_A1), (1, SMALL_B0)),
+        [*one_task((0, SMALL_A0), (0, SMALL_A1)), EMPTY, *rows_of_slice(0, "r", LARGE_A2)],
+        [*one_task((0, SMALL_A0), (0, SMALL_A1)), *rows_of_slice(1, "s", SMALL_B0), *rows_of_slice(0, "r", LARGE_A2)],
+        [*one_task((0, SMALL_A0), (0, SMALL_A0)), *rows_of_slice(0, "r", LARGE_A2)],
+        [*one_task((0, SMALL_A0), (0, SMALL_A1), (1, SMALL_B0)), msgspec.structs.replace(EMPTY, attempt="y"), EMPTY],
+    ],
+    ids=["the large one missing", "a task too many", "in two tasks", "a slice twice", "two without records"],
+)
+def test_small_slices_that_were_not_read_as_planned_decide_nothing(rows: list[Row]) -> None:
+    """Their number of tasks is known, and each ends at most once."""
+    with pytest.raises(SparkJobError, match="Nothing was decided"):
+        gather(SMALL, rows)
