@@ -9,14 +9,17 @@ from __future__ import annotations
 import functools
 import itertools
 import pickle
+import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
+import numpy as np
 
-from airflow_provider_kafka_s3.arrays import FAITHFUL_FROM, int64_values
+from airflow_provider_kafka_s3.arrays import FAITHFUL_FROM, int64_array, int64_values
 from airflow_provider_kafka_s3.batch.dead_letter_limit import DeadLetterLimit
 from airflow_provider_kafka_s3.batch.encode import write_slices
 from airflow_provider_kafka_s3.batch.pinned_schemas import NoRegistry, PinnedSchemas
@@ -44,6 +47,14 @@ if TYPE_CHECKING:
 __all__ = ["SliceTask"]
 
 _ROWS_PER_BATCH: Final = 1_000
+
+_AT_ONCE: Final = 8
+"""Slices of few bytes that a task writes at the same time."""
+
+_FEW_BYTES: Final = 1024 * 1024
+"""Bytes of the records of such a slice at most."""
+
+_counting = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -141,8 +152,10 @@ class SliceTask:
 
     def _write(self, first: pa.RecordBatch, batches: Iterable[pa.RecordBatch], attempt: str) -> list[Row]:
         # Spark gives a task no other identification than its records.
-        (topic, slice_), _ = next(self._runs([first]))
-        group = next(group for group in self._plans[topic].plan.grouped if slice_ in group)
+        topic, number, _ = next(self._runs([first]))
+        plan = self._plans[topic].plan
+        slice_ = plan.slices[number]
+        group = next(group for group in plan.grouped if slice_ in group)
         if len(group) > 1:
 
             def write_group() -> list[Row]:
@@ -150,33 +163,39 @@ class SliceTask:
                     return self._write_slices(topic, group, ordered.of, attempt, ordered.end)
 
             return _or_error_row(topic, slice_, attempt, write_group)
+        return self._write_each(batches, attempt)
+
+    def _write_each(self, batches: Iterable[pa.RecordBatch], attempt: str) -> list[Row]:
+        """Write slices that share no objects. Those of few bytes wait for the store at the same time."""
         rows: list[Row] = []
-        try:
-            for _, runs in itertools.groupby(self._runs(batches), key=lambda run: (run[0][0], run[0][1].id)):
-                rows += self._write_alone(runs, attempt)
-        except BaseException:
-            self._store().abort_uploads(
-                itertools.chain.from_iterable(uploads_of(t, rows) for t in {r.topic for r in rows})
-            )
-            raise
-        return rows
+        waiting: list[Future[list[Row]]] = []
+        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="slice") as pool:
+            try:
+                for (topic, number), of_slice in itertools.groupby(self._runs(batches), key=lambda run: run[:2]):
+                    slice_ = self._plans[topic].plan.slices[number]
+                    records = (batch for _, _, batch in of_slice)
+                    held, is_whole = _held(records)
+                    if is_whole and not self._needs_registry(topic):
+                        copied = [batch.take(int64_array(np.arange(batch.num_rows))) for batch in held]
+                        waiting.append(pool.submit(self._write_alone, topic, slice_, copied, attempt))
+                    else:
+                        rows += self._write_alone(topic, slice_, itertools.chain(held, records), attempt)
+                return [*rows, *itertools.chain.from_iterable(one.result() for one in waiting)]
+            except BaseException:
+                begun = [one for one in waiting if not one.cancel()]
+                wait(begun)
+                rows += itertools.chain.from_iterable(one.result() for one in begun if one.exception() is None)
+                uploads = [uploads_of(topic, rows) for topic in {row.topic for row in rows}]
+                self._store().abort_uploads(itertools.chain.from_iterable(uploads))
+                raise
 
-    def _write_alone(self, runs: Iterable[tuple[tuple[int, Slice], pa.RecordBatch]], attempt: str) -> list[Row]:
-        """Write a slice that shares no object with others.
-
-        Args:
-            runs: of its records, at least one.
-            attempt: id of the attempt at the task.
-        """
-        runs = iter(runs)
-        (topic, slice_), first = next(runs)
-        batches = itertools.chain([first], (batch for _, batch in runs))
+    def _write_alone(self, topic: int, slice_: Slice, batches: Iterable[pa.RecordBatch], attempt: str) -> list[Row]:
         return _or_error_row(
             topic, slice_, attempt, lambda: self._write_slices(topic, [slice_], lambda _: batches, attempt)
         )
 
-    def _runs(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[tuple[int, Slice], pa.RecordBatch]]:
-        """The rows of batches by topic and slice, adjacent ones of a batch together, in their order.
+    def _runs(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, int, pa.RecordBatch]]:
+        """The rows of batches by topic and number of the slice, adjacent ones of a batch together, in their order.
 
         Raises:
             SparkJobError: a row is in no slice.
@@ -191,7 +210,7 @@ class SliceTask:
                 if topic not in slices:
                     slices[topic] = sorted(self._plans[topic].plan.slices, key=lambda s: (s.partition, s.start))
                 for slice_, run in self._packing.runs(rows, slices[topic]):
-                    yield (topic, slice_), run
+                    yield topic, slice_.id, run
 
     def _write_slices(
         self,
@@ -210,7 +229,7 @@ class SliceTask:
             return _faithful(records, plan.topic, slice_) if reads_timestamps else records
 
         store = self._store()
-        schemas = self._schemas(topic, store) if plan.layout.needs_registry else None
+        schemas = self._schemas(topic, store) if self._needs_registry(topic) else None
         with UploadPool(
             store,
             part_size=plan.layout.part_size,
@@ -228,8 +247,13 @@ class SliceTask:
                 pool.abort_all()
                 raise
         if self._written is not None:
-            self._written += sum(entry.size for of_slice in rows for entry in of_slice.objects)
+            with _counting:
+                self._written += sum(entry.size for of_slice in rows for entry in of_slice.objects)
         return [row for of_slice in rows for row in rows_of_slice(topic, attempt, of_slice)]
+
+    def _needs_registry(self, topic: int) -> bool:
+        layout = self._plans[topic].plan.layout
+        return layout is not None and layout.needs_registry
 
     def _store(self) -> DurableStore:
         client = _client(self._s3, self._credentials)
@@ -238,6 +262,17 @@ class SliceTask:
     def _schemas(self, topic: int, store: DurableStore) -> PinnedSchemas:
         source = NoRegistry() if self._registry is None else _registry_client(self._registry, self._retry)
         return PinnedSchemas(store, self._prefixes[topic], source)
+
+
+def _held(batches: Iterator[pa.RecordBatch]) -> tuple[list[pa.RecordBatch], bool]:
+    """The first batches of a slice, and whether these are all: its records have few bytes."""
+    held, size = [], 0
+    for batch in batches:
+        held.append(batch)
+        size += batch.nbytes
+        if size > _FEW_BYTES:
+            return held, False
+    return held, True
 
 
 def _or_error_row(topic: int, slice_: Slice, attempt: str, write: Callable[[], list[Row]]) -> list[Row]:

@@ -9,6 +9,7 @@ import pickletools
 import platform
 import subprocess
 import sys
+import threading
 import zipfile
 import zipimport
 from collections.abc import Iterator
@@ -32,6 +33,7 @@ from airflow_provider_kafka_s3.spark.rows import Row, error_from, from_bytes, ga
 from airflow_provider_kafka_s3.spark.task import SliceTask
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings
+from dev.waiting import wait_until
 from tests.unit.spark.test_slice_ranks import plan_of
 
 PLANS = [plan_of("a", [(0, 0, 50), (0, 50, 90), (1, 0, 10)]), plan_of("b", [(0, 0, 50)])]
@@ -165,6 +167,25 @@ def test_a_terminal_error_of_a_slice_leaves_those_beside_it(store: MemoryStore) 
     assert len(list(store.pending_uploads(""))) == 3
 
 
+def test_slices_of_few_bytes_wait_for_the_store_together(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four requests are under way at once; a slice of many bytes is uploaded while it is read, and not held."""
+    together = threading.Barrier(4)
+    create = store.create_upload
+
+    def create_upload(key: str, *args: Any, **kwargs: Any) -> str:
+        if "a+1+0000000010" not in key:
+            together.wait(30)
+        return create(key, *args, **kwargs)
+
+    monkeypatch.setattr(store, "create_upload", create_upload)
+    plans = [plan_of("a", [(0, 0, 50), (0, 50, 90), (1, 0, 10), (1, 10, 13)]), plan_of("b", [(0, 0, 50)])]
+    large = records("a", 1, 10, 13, b'"' + b"x" * MIB + b'"')
+    some = [record for slice_ in SLICES for record in records(*slice_)]
+    rows = run(make_task(plans), spark_batch(some), spark_batch(large))
+    assert next((row.topic, row.slice) for row in rows if row.kind == "slice") == (0, 3)
+    assert len(list(store.pending_uploads(""))) == 5
+
+
 def test_a_task_that_fails_aborts_the_uploads_of_all_its_slices(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,7 +194,7 @@ def test_a_task_that_fails_aborts_the_uploads_of_all_its_slices(
 
     def create_upload(key: str, *args: Any, **kwargs: Any) -> str:
         if "/b/" in key:
-            assert len(list(store.pending_uploads(""))) == 3
+            wait_until(lambda: len(list(store.pending_uploads(""))) == 3, "the uploads of the other slices")
             raise UnknownOutcomeError("no answer")
         return create(key, *args, **kwargs)
 
@@ -256,6 +277,7 @@ def test_a_task_unpickles_its_own_plan_alone(store: MemoryStore) -> None:
 SCRIPT = """
 import gc
 import sys
+import threading
 import zipfile
 import zipimport
 import pyarrow as pa
