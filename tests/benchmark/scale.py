@@ -45,8 +45,9 @@ from tests.spark.pipeline import CREDENTIALS, ROOT, Pipeline, s3_settings, spark
 
 OBJECTS: Final = 10_000
 BATCHES: Final = 10_000
-TOPICS: Final = 500
-RECORDS_PER_TOPIC: Final = 10
+TOPICS: Final = {"topics": (500, 1), "topics of four partitions": (1_000, 4)}
+"""Number of topics of a run, and of their Kafka partitions."""
+RECORDS_PER_PARTITION: Final = 10
 
 _TOPIC: Final = "events"
 _PIPELINE: Final = "lake"
@@ -62,13 +63,20 @@ def scale(config: dict[str, Any], broker: KafkaBroker) -> dict[str, dict[str, An
         config: ``endpoint`` and ``bootstrap_servers``.
         broker: for the topics.
     """
-    # The first one warms Spark up.
-    names = [f"scale-{n:03d}" for n in range(TOPICS + 1)]
-    for name in names:
-        broker.create_topic(name, 1)
-    for name in names:
-        broker.produce(name, [Message(b'{"n":%d}' % n, timestamp=START + n) for n in range(RECORDS_PER_TOPIC)])
-    return {case: _case(case, {**config, "topics": names}) for case in _CASES}
+    figures = {case: _case(case, config) for case in _CASES if case not in TOPICS}
+    for case, (topics, partitions) in TOPICS.items():
+        # The first one warms Spark up.
+        names = [f"scale-{partitions}-{n:04d}" for n in range(topics + 1)]
+        for name in names:
+            broker.create_topic(name, partitions)
+        records = [
+            Message(b'{"n":%d}' % n, partition=n % partitions, timestamp=START + n)
+            for n in range(RECORDS_PER_PARTITION * partitions)
+        ]
+        for name in names:
+            broker.produce(name, records)
+        figures[case] = _case(case, {**config, "topics": names})
+    return figures
 
 
 def many_objects(config: dict[str, Any]) -> dict[str, Any]:
@@ -290,7 +298,7 @@ def _topics(config: dict[str, Any]) -> dict[str, Any]:
 _CASES: Final[dict[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
     "objects": _objects,
     "history": _history,
-    "topics": _topics,
+    **dict.fromkeys(TOPICS, _topics),
 }
 
 
