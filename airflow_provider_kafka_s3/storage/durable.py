@@ -9,9 +9,11 @@ decides what a Complete achieved, because only the caller can compare a HEAD wit
 from __future__ import annotations
 
 import enum
+import itertools
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Final
 
 from airflow_provider_kafka_s3.exceptions import (
     ConditionalConflict,
@@ -28,6 +30,9 @@ from airflow_provider_kafka_s3.storage.port import ObjectInfo, ObjectStore, Part
 __all__ = ["CompleteResult", "DurableStore"]
 
 log = logging.getLogger(__name__)
+
+_PAGE: Final = 1_000
+"""Objects of a listing that are read together; S3 has as many in a page."""
 
 
 class CompleteResult(enum.Enum):
@@ -71,8 +76,34 @@ class DurableStore:
         return self.retrier.call(lambda: self.store.head(key), what=f"HEAD {self.url(key)}")
 
     def list(self, prefix: str) -> Sequence[ObjectInfo]:
-        """All objects below a prefix, in the order of their keys. If a page fails, the listing begins again."""
-        return self.retrier.call(lambda: tuple(self.store.list(prefix)), what=f"LIST {self.url(prefix)}")
+        """All objects below a prefix, in the order of their keys; see :meth:`walk` for those of a long listing."""
+        return tuple(self.walk(prefix))
+
+    def walk(self, prefix: str, *, after: str = "") -> Iterator[ObjectInfo]:
+        """Objects below a prefix in the order of their keys, as the iterator advances: one page is in memory.
+
+        If a page fails, the listing goes on behind the last key before it.
+
+        Args:
+            prefix: of the keys.
+            after: only keys that are greater; empty: all.
+        """
+        listing: Iterator[ObjectInfo] | None = None
+
+        def next_page() -> Sequence[ObjectInfo]:
+            nonlocal listing
+            if listing is None:
+                listing = self.store.list(prefix, after=after)
+            try:
+                return tuple(itertools.islice(listing, _PAGE))
+            except BaseException:
+                # It has ended, and what it has read of this page is lost.
+                listing = None
+                raise
+
+        while page := self.retrier.call(next_page, what=f"LIST {self.url(prefix)}"):
+            yield from page
+            after = page[-1].key
 
     def create(self, key: str, body: bytes, metadata: Mapping[str, str] | None = None) -> bytes:
         """Create an object unless its key exists, and return the stored bytes: the given ones or another writer's.

@@ -85,10 +85,12 @@ class MemoryStore:
             return None
         return ObjectInfo(key, len(stored.body), stored.etag, stored.metadata, self._modified[key])
 
-    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+    def list(self, prefix: str, *, after: str = "") -> Iterator[ObjectInfo]:
         """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
         with self._lock:
-            found = sorted((key, stored) for key, stored in self._objects.items() if key.startswith(prefix))
+            found = sorted(
+                (key, stored) for key, stored in self._objects.items() if key.startswith(prefix) and key > after
+            )
         return iter([ObjectInfo(key, len(stored.body), stored.etag) for key, stored in found])
 
     def put_new(

@@ -146,8 +146,15 @@ class ObjectStore(Protocol):
         """The attributes of an object, without its body; None if it does not exist."""
         ...
 
-    def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        """Objects below a prefix in the order of their keys, without metadata. The protocol bases no decision on it."""
+    def list(self, prefix: str, *, after: str = "") -> Iterator[ObjectInfo]:
+        """Objects below a prefix in the order of their keys, without metadata. The protocol bases no decision on it.
+
+        Pages are read as the iterator advances.
+
+        Args:
+            prefix: of the keys.
+            after: only keys that are greater; empty: all.
+        """
         ...
 
     def put_new(

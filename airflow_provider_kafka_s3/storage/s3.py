@@ -128,9 +128,9 @@ class S3Store:
             None if modified is None else modified.timestamp(),
         )
 
-    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+    def list(self, prefix: str, *, after: str = "") -> Iterator[ObjectInfo]:
         """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
-        position: dict[str, Any] = {}
+        position: dict[str, Any] = {"StartAfter": after} if after else {}
         while True:
             page = self._send(
                 "other",
@@ -141,7 +141,9 @@ class S3Store:
             )
             found = page.get("Contents", [])
             for entry in found:
-                yield ObjectInfo(entry["Key"], entry["Size"], entry["ETag"])
+                # Some stores ignore StartAfter.
+                if entry["Key"] > after:
+                    yield ObjectInfo(entry["Key"], entry["Size"], entry["ETag"])
             if not page["IsTruncated"]:
                 return
             # Some stores leave the token out: the next page begins behind the last key.

@@ -186,9 +186,9 @@ class FaultyStore:
         """See the port."""
         return self._send("head", key, lambda: self.store.head(key))
 
-    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+    def list(self, prefix: str, *, after: str = "") -> Iterator[ObjectInfo]:
         """See the port."""
-        return self._send("list", prefix, lambda: self.store.list(prefix))
+        return self._send("list", prefix, lambda: self.store.list(prefix, after=after))
 
     def put_new(
         self,

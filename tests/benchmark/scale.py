@@ -6,6 +6,7 @@ is simulated where no record is read, and real for the topics.
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import logging
 import os
@@ -19,18 +20,22 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from airflow_provider_kafka_s3.batch.commit import Committer
-from airflow_provider_kafka_s3.batch.index_building import build_index
+from airflow_provider_kafka_s3.batch.index_building import build_index, write_missing
 from airflow_provider_kafka_s3.batch.log_index import summaries
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
 from airflow_provider_kafka_s3.config import JsonLines, Layout, Limits, RawBytes
 from airflow_provider_kafka_s3.documents.manifest import SliceResult, SliceRows
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.inspect.status import topic_status
+from airflow_provider_kafka_s3.kafka.offsets import TopicInfo
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.maintenance.gc import find_garbage
 from airflow_provider_kafka_s3.maintenance.repair import repair
 from airflow_provider_kafka_s3.parallel import in_threads
 from airflow_provider_kafka_s3.pipeline import Run, TopicPipeline
+from airflow_provider_kafka_s3.reading.snapshot import Snapshot
+from airflow_provider_kafka_s3.replay.plan import plan_replay
+from airflow_provider_kafka_s3.replay.request import ReplayRequest
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.s3 import S3Store, make_client
@@ -41,6 +46,7 @@ from dev.kafka_broker import KafkaBroker, Message
 from tests.benchmark.data import START
 from tests.benchmark.measure import peak_memory
 from tests.protocol.history import batch_of, documents_of
+from tests.protocol.made_history import LongTopic, MadeHistory
 from tests.spark.pipeline import CREDENTIALS, ROOT, Pipeline, s3_settings, spark_conf
 
 OBJECTS: Final = 10_000
@@ -86,6 +92,12 @@ def many_objects(config: dict[str, Any]) -> dict[str, Any]:
 
 def _case(case: str, config: dict[str, Any]) -> dict[str, Any]:
     print(f"Scale: {case} …", flush=True)
+    measured = _in_own_process(case, config)
+    print(*table({case: measured}), sep="\n", flush=True)
+    return measured
+
+
+def _in_own_process(case: str, config: dict[str, Any]) -> dict[str, Any]:
     done = subprocess.run(
         [sys.executable, "-m", "tests.benchmark.scale", case],
         cwd=ROOT,
@@ -95,7 +107,6 @@ def _case(case: str, config: dict[str, Any]) -> dict[str, Any]:
         check=True,
     )
     measured: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    print(*table({case: measured}), sep="\n", flush=True)
     return measured
 
 
@@ -250,6 +261,115 @@ def _history(config: dict[str, Any]) -> dict[str, Any]:
     return figures
 
 
+class _Made(_SimulatedPipeline):
+    """A bucket whose documents are made when they are read, and a topic without records."""
+
+    def __init__(self, batches: int) -> None:
+        self.made = MadeHistory(batches, topics_dir=_LAYOUT.topics_dir, pipeline=_PIPELINE, topic=_TOPIC)
+        self.raw = FaultyStore(self.made)
+        self.store = DurableStore(self.raw, Retrier())
+        self.kafka = LongTopic(_TOPIC, 2 * batches)
+
+    def timed(self, what: Callable[[], object]) -> tuple[float, int]:
+        """Seconds without those in which documents were made, and requests, pages of listings among them."""
+        self.raw.requests.clear()
+        self.made.pages, self.made.seconds = 0, 0.0
+        started = time.perf_counter()
+        what()
+        seconds = time.perf_counter() - started - self.made.seconds
+        counts = Counter(request.operation for request in self.raw.requests)
+        return round(seconds, 3), counts.total() - counts["list"] + self.made.pages
+
+
+def _million(config: dict[str, Any]) -> dict[str, Any]:
+    """What reads the log, after each of several numbers of batches; each look in a process of its own."""
+    del config  # There is no server: the log is made.
+    figures: dict[str, Any] = {}
+    for look in _LOOKS:
+        found = [_in_own_process("look", {"look": look, "batches": batches}) for batches in _MANY_BATCHES]
+        for what in ("s", "requests", "mb"):
+            figures[f"{look}_{what}"] = "/".join(str(one[what]) for one in found)
+        print(f"  {look}: " + ", ".join(str(one) for one in found), file=sys.stderr, flush=True)
+    return {"batches": "/".join(map(str, _MANY_BATCHES)), **figures}
+
+
+def _look(config: dict[str, Any]) -> dict[str, Any]:
+    """One look at a history: seconds, requests, and the megabytes that the process grows by."""
+    made = _Made(config["batches"])
+    # What is imported when it is needed is not to be measured.
+    made.attempt("warm").advance()
+    before = _rss()
+    seconds, requests = made.timed(_LOOKS[config["look"]](made))
+    return {"s": seconds, "requests": requests, "mb": round(_rss() - before)}
+
+
+def _window(made: _Made, first: int, batches: int = 1, **settings: Any) -> Callable[[], object]:
+    """A run over the window of some batches."""
+    window = {0: (2 * first - 2, 2 * (first + batches - 1))}
+    return made.attempt(f"window {first}", offsets="data_interval", window=window, **settings).advance
+
+
+def _new_records(made: _Made) -> Callable[[], object]:
+    made.kafka.records += 2
+    return made.attempt("new").advance
+
+
+def _snapshot(made: _Made, **options: Any) -> Snapshot:
+    return Snapshot(made.pipeline().log, **options)
+
+
+def _at(batch: int) -> dt.datetime:
+    return dt.datetime.fromtimestamp(batch, dt.UTC)
+
+
+def _one_day(made: _Made) -> Callable[[], object]:
+    """The objects of ten batches in the middle, by their time."""
+    middle = made.made.batches // 2
+    return lambda: _snapshot(made).objects(since=_at(middle), until=_at(middle + 10))
+
+
+def _another_day(made: _Made) -> Callable[[], object]:
+    """Others of the same snapshot."""
+    snapshot, batch = _snapshot(made), made.made.batches // 3
+    snapshot.objects(since=_at(1), until=_at(2))
+    return lambda: snapshot.objects(since=_at(batch), until=_at(batch + 10))
+
+
+_LOOKS: Final[dict[str, Callable[[_Made], Callable[[], object]]]] = {
+    "nothing_new": lambda made: made.attempt("nothing").advance,
+    "plan": _new_records,
+    "status": lambda made: lambda: topic_status(made.pipeline().log, made.kafka),
+    "oldest_window": lambda made: _window(made, 1),
+    "middle_window": lambda made: _window(made, made.made.batches // 2 + 17),
+    "latest_window": lambda made: _window(made, made.made.batches),
+    "verify_1000": lambda made: _window(made, made.made.batches // 2, 1_000, action="verify"),
+    "write_index": lambda made: (
+        lambda: write_missing(made.pipeline().log, made.pipeline().log.require_marker()[0], most=4)
+    ),
+    "new_batches": lambda made: lambda: _snapshot(made, since=made.made.batches - 50).objects(),
+    "objects_by_time": _one_day,
+    "objects_by_offsets": lambda made: (
+        lambda: _snapshot(made).objects(offsets={0: (made.made.batches, made.made.batches + 20)})
+    ),
+    "objects_again": _another_day,
+    "records": lambda made: lambda: _snapshot(made).records,
+    "replay": lambda made: (
+        lambda: plan_replay(
+            made.pipeline().log,
+            ReplayRequest(
+                replay="again",
+                target="again",
+                offsets={0: (made.made.batches, made.made.batches + 20)},
+                without=("key", "headers", "timestamp"),
+            ),
+            TopicInfo(name="again", topic_id="id", cluster_id="c", partitions=(0,)),
+        )
+    ),
+    "gc": lambda made: lambda: find_garbage(made.pipeline().log, now=time.time()),
+    "repair": lambda made: lambda: repair(made.committer(), start={0: 0}, dry_run=True),
+}
+
+
 def _topics(config: dict[str, Any]) -> dict[str, Any]:
     """Many topics by one task: planned, read by one Spark job, committed; and again, with nothing new."""
     from pyspark.sql import SparkSession
@@ -298,14 +418,17 @@ def _topics(config: dict[str, Any]) -> dict[str, Any]:
 _CASES: Final[dict[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
     "objects": _objects,
     "history": _history,
+    "million": _million,
     **dict.fromkeys(TOPICS, _topics),
 }
+_MANY_BATCHES: Final = (10_000, 100_000, 1_000_000)
 
 
 def main() -> None:
     """Run one case with the configuration from standard input; print its figures as a line of JSON."""
     logging.basicConfig(level=logging.WARNING)
-    print(json.dumps(_CASES[sys.argv[1]](json.load(sys.stdin))), flush=True)
+    case = _look if sys.argv[1] == "look" else _CASES[sys.argv[1]]
+    print(json.dumps(case(json.load(sys.stdin))), flush=True)
 
 
 if __name__ == "__main__":

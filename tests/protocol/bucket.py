@@ -69,8 +69,8 @@ class Bucket:
         stored = self.objects.get(key)
         return None if stored is None else ObjectInfo(key, len(stored.body), stored.etag, stored.metadata)
 
-    def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        found = sorted(key for key in self.objects if key.startswith(prefix))
+    def list(self, prefix: str, *, after: str = "") -> Iterator[ObjectInfo]:
+        found = sorted(key for key in self.objects if key.startswith(prefix) and key > after)
         return iter([ObjectInfo(key, len(self.objects[key].body), self.objects[key].etag) for key in found])
 
     def put_new(

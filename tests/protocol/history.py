@@ -33,7 +33,14 @@ def checksum_of(document: Document) -> str:
 
 
 def batch_of(
-    number: int, claim: Offsets, *, topic: str, topic_id: str, layout: Layout | None = None, objects: int = 1
+    number: int,
+    claim: Offsets,
+    *,
+    topic: str,
+    topic_id: str,
+    layout: Layout | None = None,
+    objects: int = 1,
+    times: tuple[int, int] = (-1, -1),
 ) -> tuple[Plan, Manifest, list[tuple[str, bytes, dict[str, str]]]]:
     """A committed batch: its plan, its decision, and its objects as (key, body, metadata).
 
@@ -44,6 +51,7 @@ def batch_of(
         topic_id: incarnation of the topic.
         layout: None: raw bytes below ``topics``.
         objects: number of objects, with equal numbers of records.
+        times: lowest and highest timestamp of each object; -1: unknown.
     """
     layout = layout or Layout(format=RawBytes())
     ((partition, ((start, end),)),) = claim.items()
@@ -76,6 +84,8 @@ def batch_of(
             records=last - first + 1,
             min_offset=first,
             max_offset=last,
+            min_timestamp=times[0],
+            max_timestamp=times[1],
         )
         entries.append(entry)
         bodies.append((entry.key, body, {BATCH_METADATA: str(number), NONCE_METADATA: entry.nonce}))
@@ -157,7 +167,7 @@ def marker_of(batches: int, *, topic: str, topic_id: str, every: int = 1) -> Mar
         topic_id: incarnation of the topic.
         every: only each n-th window of two records was landed; 1: without gaps.
     """
-    covered = [(2 * every * n, 2 * every * n + 2) for n in range(batches)]
+    covered = [(2 * every * n, 2 * every * n + 2) for n in range(batches)] if every > 1 else [(0, 2 * batches)]
     return Marker(
         topic=topic,
         cluster_id="simulated",
