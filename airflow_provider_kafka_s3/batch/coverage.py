@@ -195,8 +195,8 @@ class _Search:
         if not any(end - max(start, low) >= self._log.index_sizes[0] for start, end in self._marker.resolved):
             return
         # Small ones first: a search reads few of them.
-        self._sizes = disjoint(self._log, self._marker, largest_first=False)
-        found = [one for one in self._sizes if one[-1] >= low]
+        self._sizes = disjoint(self._log, self._marker, low, largest_first=False)
+        found = [*self._sizes]
         spans: dict[range, _Span] = {}
         at, ahead = len(found), 1
         while self.left and len(spans) < len(found):

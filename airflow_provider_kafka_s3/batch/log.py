@@ -333,13 +333,24 @@ class TopicLog:
 
     # -- index --------------------------------------------------------------------------------------------------------
 
-    def indexes(self) -> dict[range, int]:
-        """The batches of each index document that exists, whatever is in it, and its bytes."""
-        prefix = keys.indexes_prefix(self.prefix)
+    def indexes(self, first: int = 1, last: int | None = None) -> dict[range, int]:
+        """The batches of each index document that exists, whatever is in it, and its bytes.
+
+        Args:
+            first: only indexes that may have this batch or a higher one; names are listed by their first batch.
+            last: only indexes that may have this batch or a lower one; None: all from ``first`` on.
+        """
+        prefix, largest = keys.indexes_prefix(self.prefix), self.index_sizes[-1]
+        begin = (first - 1) // largest * largest + 1
         found = {}
-        for info in self.store.list(prefix):
+        # No name is equal to it, and all that begin with this number are greater.
+        for info in self.store.walk(prefix, after=f"{prefix}{begin:010d}" if begin > 1 else ""):
             name = _INDEX_NAME.fullmatch(info.key.removeprefix(prefix))
             numbers = range(int(name[1]), int(name[2]) + 1) if name is not None else range(0)
+            if last is not None and numbers and numbers[0] > last:
+                break
+            if numbers and numbers[-1] < first:
+                continue
             if len(numbers) in self.index_sizes and numbers.start >= 1 and (numbers.start - 1) % len(numbers) == 0:
                 found[numbers] = info.size
         return found

@@ -7,6 +7,7 @@ manifests, and nothing is decided by it. A missing or damaged index costs reques
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -116,16 +117,24 @@ def summaries(
 
 
 def checked_summaries(
-    topic_log: TopicLog, marker: Marker, first: int = 1, last: int | None = None, *, parallel: Parallel = in_threads
-) -> tuple[IndexedBatch, ...]:
-    """The batches of :func:`summaries`, compared with the marker.
+    use: Callable[[Iterable[IndexedBatch]], T],
+    topic_log: TopicLog,
+    marker: Marker,
+    first: int = 1,
+    last: int | None = None,
+    *,
+    parallel: Parallel = in_threads,
+) -> T:
+    """The result of a function of the batches of :func:`summaries`, which are compared with the marker.
 
     All resolved batches together have landed, or lost, exactly the offsets that the marker has as such; some of them,
-    no others. If those of the index have not, one of the two is wrong: a warning names the remedy, and plans and
-    manifests are read instead. Claims of many ranges are replaced by their hull, so that all batches of a long log fit
-    into memory.
+    no others. If those of the index have not, one of the two is wrong: a warning names the remedy, and the result is
+    that of plans and manifests instead. Claims of many ranges are replaced by their hull, so that ten thousand batches
+    fit into memory.
 
     Args:
+        use: iterates over the batches, of which few are in memory together; called again if index and marker do not
+            agree. ``tuple`` keeps all of them.
         topic_log: of the topic.
         marker: of the topic, as it is stored.
         first: lowest number.
@@ -136,17 +145,23 @@ def checked_summaries(
         ControlError: a plan or a manifest of a resolved batch is gone or cannot be trusted.
         TransientError: try again.
     """
-    found: list[IndexedBatch] = []
     covered, lost = _Claims(), _Claims()
-    for batch in summaries(topic_log, marker, first, last, parallel=parallel):
-        if batch.covers:
-            covered.add(batch.generation, batch.claimed)
-            lost.add(batch.generation, batch.skipped if batch.status == "commit" else batch.claimed)
-        found.append(batch.within(MAX_HULL))
+
+    def by_index() -> Iterator[IndexedBatch]:
+        for batch in summaries(topic_log, marker, first, last, parallel=parallel):
+            if batch.covers:
+                covered.add(batch.generation, batch.claimed)
+                lost.add(batch.generation, batch.skipped if batch.status == "commit" else batch.claimed)
+            yield batch.within(MAX_HULL)
+
+    batches = by_index()
+    result = use(batches)
+    # All of them are compared, also those that the function left.
+    deque(batches, maxlen=0)
     is_whole = first <= 1 and (last is None or last >= marker.last_resolved)
     wrong = covered.other_than(marker.covered_in, marker, is_whole) | lost.other_than(marker.lost_in, marker, is_whole)
     if not wrong:
-        return tuple(found)
+        return result
     log.warning(
         "topic %s: index of the log and marker do not agree about offsets %s: one of the two is wrong. Plans and "
         "manifests are read instead. Compare both with these, and write what is wrong again: %s",
@@ -155,7 +170,7 @@ def checked_summaries(
         topic_log.remedies.repair("--every-document"),
     )
     by_documents = summaries(topic_log, marker, first, last, parallel=parallel, by_index=False)
-    return tuple(batch.within(MAX_HULL) for batch in by_documents)
+    return use(batch.within(MAX_HULL) for batch in by_documents)
 
 
 class _Claims:
@@ -206,18 +221,28 @@ def parts(
     sizes: dict[range, int] = {}
     if by_index and any(_has_whole(marker, numbers, topic_log.index_sizes[0]) for numbers in wanted):
         # Large ones first: they take the fewest requests.
-        sizes = disjoint(topic_log, marker, largest_first=True)
+        sizes = disjoint(topic_log, marker, first, high, largest_first=True)
     pieces = _cut(wanted, [*sizes])
     for some in together(pieces, lambda piece: 0 if piece[1] is None else sizes[piece[1]], most=_INDEXES):
         yield from _parts_of(topic_log, some, parallel)
 
 
-def disjoint(topic_log: TopicLog, marker: Marker, *, largest_first: bool) -> dict[range, int]:
-    """The indexes of resolved batches, ascending, each batch in one of them at most; with their bytes."""
+def disjoint(
+    topic_log: TopicLog, marker: Marker, first: int = 1, last: int | None = None, *, largest_first: bool
+) -> dict[range, int]:
+    """The indexes of resolved batches, ascending, each batch in one of them at most; with their bytes.
+
+    Args:
+        topic_log: of the topic.
+        marker: has the resolved batches.
+        first: lowest number that is needed.
+        last: highest number that is needed; None: the marker's last one.
+        largest_first: whether an index of a thousand is taken before those of a hundred, or these before it.
+    """
     taken: set[int] = set()
     chosen: dict[range, int] = {}
     smallest = topic_log.index_sizes[0]
-    found = topic_log.indexes()
+    found = topic_log.indexes(first, last)
     for numbers in sorted(found, key=lambda r: (len(r), r.start), reverse=largest_first):
         cells = {(n - 1) // smallest for n in numbers[::smallest]}
         if marker.has_resolved(numbers) and not cells & taken:

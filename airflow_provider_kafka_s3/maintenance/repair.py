@@ -22,6 +22,7 @@ from airflow_provider_kafka_s3.batch.log_index import summaries
 from airflow_provider_kafka_s3.documents.codec import encode, write_stamp
 from airflow_provider_kafka_s3.documents.manifest import Manifest, ObjectEntry
 from airflow_provider_kafka_s3.documents.marker import Marker, fold, fold_batch
+from airflow_provider_kafka_s3.documents.offsets import Ranges, coalesce, subtract
 from airflow_provider_kafka_s3.documents.owner import decode_owner
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import (
@@ -190,15 +191,14 @@ def _repair_marker(
             indexed = _by_index(committer, known, planned, decided, start)
             if indexed is not None:
                 return replace(indexed, recorded=recorded)
-        plans = committer.parallel(lambda n: topic_log.require_plan(n)[0], planned, threads=_READERS)
-        if stored is None and not plans:
+        if stored is None and not planned:
             raise ConfigurationError(
                 f"there is nothing to repair: pipeline {topic_log.pipeline!r} has no batches of topic "
                 f"{topic_log.topic!r} below {topic_log.store.url(topic_log.prefix)}"
             )
         was = "missing" if stored is None else "corrupt" if known is None else "wrong"
-        base = _base(committer, plans, known, start, cluster_id)
-        folded = _fold(committer, base, plans, known, rule)
+        base = _base(committer, planned, known, start, cluster_id)
+        folded = _fold(committer, base, planned, known, rule)
         marker = folded.marker
         if known is not None and _content(known) == _content(marker):
             return Repaired(known, "right", folded.open, recorded=recorded)
@@ -253,41 +253,46 @@ def _read_marker(topic_log: TopicLog) -> tuple[StoredObject | None, Marker | Non
     return stored, None
 
 
-def _numbers(topic_log: TopicLog) -> tuple[range, set[int]]:
+def _numbers(topic_log: TopicLog) -> tuple[range, Ranges]:
     """The numbers of all plans, and of all manifests; listed, since plans may be missing in the middle."""
     names = (
-        info.key.removeprefix(topic_log.prefix) for info in topic_log.store.list(keys.batches_prefix(topic_log.prefix))
+        info.key.removeprefix(topic_log.prefix) for info in topic_log.store.walk(keys.batches_prefix(topic_log.prefix))
     )
-    found: dict[str, set[int]] = {"plan": set(), "manifest": set()}
+    # As ranges, since a long log has millions of names.
+    found: dict[str, list[tuple[int, int]]] = {"plan": [], "manifest": []}
     for match in filter(None, map(_NAME.fullmatch, names)):
-        found[match[2]].add(int(match[1]))
-    numbers = sorted(found["plan"])
-    # The number of steps must not depend on the numbers in names, which are untrusted.
-    expected = next((n for n, number in enumerate(numbers, start=1) if n != number), None)
-    if expected is not None:
+        number, ranges = int(match[1]), found[match[2]]
+        if ranges and ranges[-1][1] == number:
+            ranges[-1] = (ranges[-1][0], number + 1)
+        else:
+            ranges.append((number, number + 1))
+    plans = coalesce(found["plan"])
+    if plans and (len(plans) > 1 or plans[0][0] != 1):
+        expected = plans[0][1] if plans[0][0] == 1 else 1
         raise LogTamperedError(
             f"topic {topic_log.topic!r}: the plan of batch {expected} is gone from the middle of the log, whose last "
-            f"plan is {numbers[-1]}, and with it the offsets that it claimed. Nothing was changed. Restore it (bucket "
-            f"versioning), then repair again: {topic_log.plan_url(expected)}"
+            f"plan is {plans[-1][1] - 1}, and with it the offsets that it claimed. Nothing was changed. Restore it "
+            f"(bucket versioning), then repair again: {topic_log.plan_url(expected)}"
         )
-    return range(1, len(numbers) + 1), found["manifest"]
+    return range(1, plans[0][1] if plans else 1), coalesce(found["manifest"])
 
 
 def _by_index(
-    committer: Committer, known: Marker, planned: range, decided: set[int], start: Mapping[int, int]
+    committer: Committer, known: Marker, planned: range, decided: Ranges, start: Mapping[int, int]
 ) -> Repaired | None:
     """The result for a marker that agrees with the index of the log; None unless it certainly does."""
     topic_log = committer.log
     if any(end - 1 > len(planned) for _, end in known.resolved):
         return None
-    unresolved = [n for n in planned if not known.is_resolved(n)]
-    if decided != {*planned} - {*unresolved}:
+    if decided != known.resolved:
         # A document is gone; or a batch is decided, so that its objects have to be looked at.
         return None
     if not any(end - begin >= topic_log.index_sizes[0] for begin, end in known.resolved):
         return None
-    plans = [topic_log.require_plan(n)[0] for n in (*planned[:1], *unresolved)]
-    marker = _base(committer, plans, known, start, known.cluster_id)
+    of_plans = ((planned.start, planned.stop),)
+    unresolved = [n for begin, end in subtract(of_plans, known.resolved) for n in range(begin, end)]
+    plans = [topic_log.require_plan(n)[0] for n in unresolved]
+    marker = _base(committer, planned, known, start, known.cluster_id)
     try:
         for batch in summaries(topic_log, known, parallel=committer.parallel):
             if batch.status == "reset" and unresolved and unresolved[0] < batch.batch:
@@ -298,27 +303,28 @@ def _by_index(
     if _content(known) != _content(marker):
         return None
     still_open: dict[int, str] = {}
-    for plan in plans[1:]:
+    for plan in plans:
         still_open[plan.batch] = _not_foldable(plan, None, marker, still_open)
     return Repaired(known, "right", still_open)
 
 
 def _base(
-    committer: Committer, plans: list[Plan], known: Marker | None, start: Mapping[int, int], cluster_id: str
+    committer: Committer, planned: range, known: Marker | None, start: Mapping[int, int], cluster_id: str
 ) -> Marker:
     """The initial marker, before any batch."""
     topic = committer.log.topic
+    first = committer.log.require_plan(planned[0])[0] if planned else None
     if known is not None:
         topic_id = known.history[0].topic_id if known.history else known.topic_id
-    elif plans:
-        topic_id = plans[0].topic_id
+    elif first is not None:
+        topic_id = first.topic_id
     else:
         # With an empty id, it would not be detected if the topic were created again.
         topic_id = committer.source.describe(topic).topic_id or ""
     if known is not None and known.generation == 0:
         start = known.start
-    elif plans and plans[0].start is not None:
-        start = plans[0].start
+    elif first is not None and first.start is not None:
+        start = first.start
     return Marker(
         topic=topic,
         cluster_id=known.cluster_id if known is not None else cluster_id,
@@ -337,10 +343,10 @@ class _Folded:
     accepted: list[Gone] = field(default_factory=list)
 
 
-def _fold(committer: Committer, base: Marker, plans: list[Plan], known: Marker | None, rule: GoneRule) -> _Folded:
+def _fold(committer: Committer, base: Marker, planned: range, known: Marker | None, rule: GoneRule) -> _Folded:
     folded = _Folded(base)
     still_open = folded.open
-    for plan, decision, missing, gone in _decided(committer, plans, known):
+    for plan, decision, missing, gone in _decided(committer, planned, known):
         marker = folded.marker
         if known is not None and known.is_resolved(plan.batch):
             if decision is None:
@@ -357,8 +363,8 @@ def _fold(committer: Committer, base: Marker, plans: list[Plan], known: Marker |
             still_open[plan.batch] = reason
         elif decision is not None:
             folded.marker = fold(marker, plan, decision)
-    if known is not None and known.last_resolved > len(plans):
-        beyond = next(max(a, len(plans) + 1) for a, b in known.resolved if b > len(plans) + 1)
+    if known is not None and known.last_resolved > len(planned):
+        beyond = next(max(a, len(planned) + 1) for a, b in known.resolved if b > len(planned) + 1)
         raise _tampered(committer.log, beyond, committer.log.plan_url(beyond))
     return folded
 
@@ -374,11 +380,12 @@ def _still_missing(folded: _Folded, rule: GoneRule, missing: str, gone: Gone | N
 
 
 def _decided(
-    committer: Committer, plans: list[Plan], known: Marker | None
+    committer: Committer, planned: range, known: Marker | None
 ) -> Iterator[tuple[Plan, Manifest | None, str, Gone | None]]:
     """Per plan its decision, and its absent objects unless the marker has it as complete; a block at a time."""
-    for at in range(0, len(plans), _READERS):
-        block = plans[at : at + _READERS]
+    for at in range(0, len(planned), _READERS):
+        numbers = planned[at : at + _READERS]
+        block = committer.parallel(lambda n: committer.log.require_plan(n)[0], numbers, threads=_READERS)
         decisions = committer.parallel(lambda plan: committer.log.read_manifest(plan.batch), block, threads=_READERS)
         decided = list(zip(block, decisions, strict=True))
         unresolved = [(p, decision) for p, decision in decided if known is None or not known.is_resolved(p.batch)]

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
-from airflow_provider_kafka_s3.batch.log_index import checked_summaries
 from airflow_provider_kafka_s3.config import Layout
 from airflow_provider_kafka_s3.documents.codec import MAX_BATCH
 from airflow_provider_kafka_s3.documents.log_index import IndexedBatch
@@ -28,6 +27,12 @@ from airflow_provider_kafka_s3.exceptions import ConfigurationError, LogTampered
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.messages import few
 from airflow_provider_kafka_s3.parallel import in_threads
+from airflow_provider_kafka_s3.reading.summarized_batches import (
+    BatchSelection,
+    SummarizedBatches,
+    checksums_of,
+    overlap,
+)
 from airflow_provider_kafka_s3.storage.bucket import open_bucket
 from airflow_provider_kafka_s3.storage.credentials import S3Credentials
 from airflow_provider_kafka_s3.storage.s3 import S3Settings
@@ -42,6 +47,9 @@ _READERS: Final = 16
 
 _FEW: Final = 32
 """Batches up to which amends are looked up one by one; the amends of more are listed."""
+
+_OF_PAGE: Final = 500
+"""Batches of a page of this listing: amends of batches that are further apart are looked up one by one, too."""
 
 _LISTED: Final = 10
 """Batches that an error names."""
@@ -134,7 +142,8 @@ class SnapshotObject:
 class Snapshot:
     """The committed objects of a topic when a batch was the last one.
 
-    It is fixed: objects that are landed later are in no answer. Documents are read when they are needed, and kept.
+    It is fixed: objects that are landed later are in no answer. Documents are read when they are needed, and what is
+    found is kept. Of more than ten thousand batches, only what a thousand of them have together is kept besides.
 
     Attributes:
         log: of the topic.
@@ -162,7 +171,11 @@ class Snapshot:
         last = _contiguous(self._marker)
         self.batch = last if at is None else at
         self.since = since
-        self._known: dict[int, IndexedBatch] = {}
+        self._batches = SummarizedBatches(log, self._marker, since + 1, self.batch)
+        # Named batches that were looked at.
+        self._named: dict[int, IndexedBatch] = {}
+        # The checksums of the documents of all batches that were selected.
+        self._checksums: dict[int, bytes] = {}
         self._read: dict[int, tuple[SnapshotObject, ...]] = {}
         if not 0 <= self.batch <= last:
             raise ConfigurationError(
@@ -320,15 +333,15 @@ class Snapshot:
         Raises:
             ConfigurationError: a batch of ``batches`` is not complete.
         """
-        return [
-            batch.batch
-            for batch in (self._batches if batches is None else self._named(batches))
-            if batch.status == "commit"
-            and (generation is None or batch.generation == generation)
-            and (wanted is None or batch.may_claim(wanted))
-            and (of_partitions is None or batch.may_claim_of(of_partitions))
-            and (not batch.has_times or overlap((batch.min_timestamp, batch.max_timestamp), low, high))
-        ]
+        selection = BatchSelection(
+            low=low, high=high, wanted=wanted, of_partitions=of_partitions, generation=generation
+        )
+        if batches is None:
+            found = self._batches.select(selection)
+        else:
+            found = {one.batch: checksums_of(one) for one in self._of_numbers(batches) if selection.has(one)}
+        self._checksums |= found
+        return [*found]
 
     def urls(self, **selection: Any) -> list[str]:
         """URLs of objects, for readers that take a list of files; arguments as of :meth:`objects`."""
@@ -370,14 +383,14 @@ class Snapshot:
     @property
     def generations(self) -> tuple[int, ...]:
         """Those that committed batches have records of."""
-        return tuple(sorted({batch.generation for batch in self._batches if batch.status == "commit"}))
+        return tuple(sorted(self._batches.totals[2]))
 
     @property
     def generation(self) -> int:
         """How many times the topic was created again, up to the last batch."""
-        if not self._batches:
+        last = self._batches.last
+        if last is None:
             return self._marker.generation
-        last = self._batches[-1]
         return last.generation + (last.status == "reset")
 
     def landed_offsets(self, generation: int) -> Offsets:
@@ -399,18 +412,25 @@ class Snapshot:
         if generation > self._marker.generation:
             return NO_OFFSETS
         lost = self._claimed(generation, self._marker.lost_in(generation))
-        before: dict[int, int] = {}
-        behind: dict[int, int] = {}
-        for batch in self._batches if lost else ():
-            if batch.generation != generation or batch.status != "commit" or not batch.has_times:
-                continue
-            for first, last, start, end in batch.boxes:
-                if first < last:
-                    continue  # of several Kafka partitions, none of which may have all of these offsets
-                if low is not None and batch.max_timestamp < low:
-                    before[first] = max(before.get(first, 0), end)
-                if high is not None and batch.min_timestamp >= high:
-                    behind[first] = min(behind.get(first, start), start)
+        if not lost or (low is None and high is None):
+            return lost
+
+        def around(batches: Iterable[IndexedBatch]) -> tuple[dict[int, int], dict[int, int]]:
+            before: dict[int, int] = {}
+            behind: dict[int, int] = {}
+            for batch in batches:
+                if batch.generation != generation or batch.status != "commit" or not batch.has_times:
+                    continue
+                for first, last, start, end in batch.boxes:
+                    if first < last:
+                        continue  # of several Kafka partitions, none of which may have all of these offsets
+                    if low is not None and batch.max_timestamp < low:
+                        before[first] = max(before.get(first, 0), end)
+                    if high is not None and batch.min_timestamp >= high:
+                        behind[first] = min(behind.get(first, start), start)
+            return before, behind
+
+        before, behind = self._batches.read(around)
         return Offsets(
             {
                 partition: [
@@ -426,28 +446,32 @@ class Snapshot:
         """Those of the marker's offsets that batches of this snapshot have claimed; by hulls, maybe a few more."""
         if self.since == 0 and self.batch == self._marker.last_resolved:
             return offsets
-        found = NO_OFFSETS
-        for batch in self._batches:
-            if batch.generation == generation and batch.covers:
-                found |= Offsets(
-                    {
-                        partition: [(start, end)]
-                        for first, last, start, end in batch.boxes
-                        for partition, _ in offsets.items()
-                        if first <= partition <= last
-                    }
-                )
-        return found & offsets
+
+        def claimed(batches: Iterable[IndexedBatch]) -> Offsets:
+            found = NO_OFFSETS
+            for batch in batches:
+                if batch.generation == generation and batch.covers:
+                    found |= Offsets(
+                        {
+                            partition: [(start, end)]
+                            for first, last, start, end in batch.boxes
+                            for partition, _ in offsets.items()
+                            if first <= partition <= last
+                        }
+                    )
+            return found
+
+        return self._batches.read(claimed) & offsets if offsets else NO_OFFSETS
 
     @property
     def records(self) -> int:
         """Records of all batches; dead letters, and null values that were left out, are not among them."""
-        return sum(batch.records for batch in self._batches)
+        return self._batches.totals[0]
 
     @property
     def dead_letters(self) -> int:
         """Records of all batches that could not be written."""
-        return sum(batch.dead_letters for batch in self._batches)
+        return self._batches.totals[1]
 
     def _behind(self, last: int) -> str:
         """The end of an error about a number behind the last contiguous batch."""
@@ -458,22 +482,13 @@ class Snapshot:
             f"planned it, or by {self.log.remedies.recover()}; or select complete batches by batches="
         )
 
-    @functools.cached_property
-    def _batches(self) -> Sequence[IndexedBatch]:
-        return self._summaries(self.since + 1, self.batch)
-
-    def _named(self, batches: Iterable[int]) -> Sequence[IndexedBatch]:
+    def _of_numbers(self, batches: Iterable[int]) -> Sequence[IndexedBatch]:
         """Some complete batches, in the order of their numbers."""
         numbers = sorted(set(batches))
         self.require_complete(numbers)
-        if missing := [batch for batch in numbers if batch not in self._known]:
-            self._summaries(missing[0], missing[-1])
-        return [self._known[batch] for batch in numbers]
-
-    def _summaries(self, first: int, last: int) -> Sequence[IndexedBatch]:
-        found = checked_summaries(self.log, self._marker, first, last)
-        self._known.update((batch.batch, batch) for batch in found)
-        return found
+        if missing := [batch for batch in numbers if batch not in self._named]:
+            self._named |= {batch.batch: batch for batch in self._batches.named(missing)}
+        return [self._named[batch] for batch in numbers]
 
     def _objects_of(self, batches: Sequence[int]) -> Iterator[SnapshotObject]:
         for plan, decision, lost in self.documents([batch for batch in batches if batch not in self._read]):
@@ -504,8 +519,8 @@ class Snapshot:
 
     def _compare(self, batch: int, plan_sha256: str, manifest_sha256: str) -> None:
         """Raise LogTamperedError if the index of the log is not made from these documents."""
-        known = self._known.get(batch)
-        if known is not None and (known.plan_sha256, known.manifest_sha256) != (plan_sha256, manifest_sha256):
+        known = self._checksums.get(batch)
+        if known is not None and known.hex() != plan_sha256 + manifest_sha256:
             raise LogTamperedError(
                 f"topic {self.log.topic!r} of pipeline {self.log.pipeline!r}: the index of the log has another plan or "
                 f"manifest of batch {batch} than the stored ones, so it may hide batches. Nothing was changed. Write "
@@ -544,12 +559,14 @@ class Snapshot:
 
     def _lost(self, batches: Sequence[int]) -> dict[int, frozenset[str]]:
         """Keys that were accepted as lost after their batch was committed."""
-        amended: Iterable[int] = batches
-        if len(batches) > _FEW:
-            prefix = keys.batches_prefix(self.log.prefix)
-            names = (_AMEND.fullmatch(info.key.removeprefix(prefix)) for info in self.log.store.list(prefix))
-            amended = {int(name[1]) for name in names if name is not None}.intersection(batches)
-        numbers = sorted(amended)
+        numbers = sorted(batches)
+        if numbers and len(numbers) > max(_FEW, (numbers[-1] - numbers[0]) // _OF_PAGE):
+            prefix, wanted = keys.batches_prefix(self.log.prefix), {*numbers}
+            # The keys of documents have a dot behind the number, which is between nothing and a slash.
+            begin, end = f"{prefix}{numbers[0]:010d}", f"{prefix}{numbers[-1]:010d}/"
+            listed = itertools.takewhile(lambda info: info.key < end, self.log.store.walk(prefix, after=begin))
+            names = (_AMEND.fullmatch(info.key.removeprefix(prefix)) for info in listed)
+            numbers = sorted({int(name[1]) for name in names if name is not None} & wanted)
         return dict(
             zip(numbers, in_threads(lambda b: self.log.amended_keys(b)[0], numbers, threads=_READERS), strict=True)
         )
@@ -583,8 +600,3 @@ def milliseconds(name: str, time: dt.datetime | None) -> int | None:
     if time.tzinfo is None:
         raise ConfigurationError(f"{name}={time!r} has no time zone; give it one, such as datetime.timezone.utc")
     return int(time.timestamp() * 1000)
-
-
-def overlap(times: tuple[int, int], low: int | None, high: int | None) -> bool:
-    """Whether some of these timestamps, both included, are at ``low`` or later, and before ``high``."""
-    return (low is None or times[1] >= low) and (high is None or times[0] < high)

@@ -1,7 +1,7 @@
 """A bucket after any number of batches, whose documents and objects are made when they are read.
 
 So a history of a million batches takes no memory, and what is measured is the reader alone. The documents are those of
-:mod:`tests.protocol.history`, with times. What is written is kept beside them.
+:mod:`tests.protocol.history`, with times. What is written is kept, and comes first.
 """
 
 from __future__ import annotations
@@ -214,9 +214,10 @@ class MadeHistory(MemoryStore):
 
     def get(self, key: str, *, start: int | None = None, end: int | None = None) -> StoredObject | None:
         """See the port."""
-        made = self._timed(lambda: self._made(key))
+        stored = super().get(key, start=start, end=end)
+        made = self._timed(lambda: self._made(key)) if stored is None else None
         if made is None:
-            return super().get(key, start=start, end=end)
+            return stored
         return StoredObject(key, made[0][start:end], _ETAG, made[1])
 
     def head(self, key: str) -> ObjectInfo | None:

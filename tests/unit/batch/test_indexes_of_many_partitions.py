@@ -187,7 +187,7 @@ def test_the_largest_indexes_have_some_megabytes() -> None:
 def test_a_long_log_is_kept_without_large_claims(without_claims: History) -> None:
     """A snapshot has all batches, with small claims as they are; the marker agrees."""
     log, marker, _ = without_claims.log()
-    found = checked_summaries(log, marker, parallel=in_turn)
+    found = checked_summaries(tuple, log, marker, parallel=in_turn)
     by_documents = [*summaries(log, marker, parallel=in_turn, by_index=False)]
     assert [batch.batch for batch in found] == list(range(1, 124))
     assert {msgspec.structs.replace(batch, same_layout_as=1) for batch in found} == {

@@ -297,6 +297,8 @@ def test_list_is_in_order_and_complete(store: ObjectStore, prefix: str) -> None:
     first = store.head(keys[0])
     assert first is not None
     assert (listed[0].size, listed[0].etag) == (1, first.etag)
+    assert [info.key for info in store.list(prefix + "d/", after=keys[500])] == keys[501:]
+    assert [info.key for info in store.list(prefix + "d/", after=f"{prefix}d/0999/")] == keys[1_000:]
     assert [info.key for info in store.list(prefix + "nothing")] == []
 
 

@@ -20,6 +20,7 @@ from airflow_provider_kafka_s3.exceptions import (
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage.durable import CompleteResult, DurableStore
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
+from airflow_provider_kafka_s3.storage.port import ObjectInfo
 
 Fault = Callable[[Callable[[], Any]], Any]
 
@@ -245,6 +246,45 @@ def test_everything_that_is_safe_to_repeat_is_repeated() -> None:
     assert safe.upload_exists("d/b", upload_id)
     safe.abort_upload("d/b", upload_id)
     assert not safe.upload_exists("d/b", upload_id)
+
+
+class LongListing(MemoryStore):
+    """A store of 2,500 objects, one of whose pages fails now and then.
+
+    Attributes:
+        begun: keys that listings began behind.
+    """
+
+    def __init__(self, fails_at: list[int]) -> None:
+        super().__init__()
+        self.keys = [f"d/{n:04d}" for n in range(2_500)]
+        self.begun: list[str] = []
+        self._fails_at = fails_at
+
+    def list(self, prefix: str, *, after: str = "") -> Iterator[ObjectInfo]:
+        """Fail at an object, once for each time that it is named."""
+        self.begun.append(after)
+        for n, key in enumerate(self.keys):
+            if n in self._fails_at and key > after:
+                self._fails_at.remove(n)
+                raise UnknownOutcomeError("connection reset")
+            if key > after:
+                yield ObjectInfo(key, 1, '"e"')
+
+
+def test_a_long_listing_goes_on_behind_the_last_page_that_was_read() -> None:
+    """It does not begin again, and no object is lost or listed twice."""
+    store = LongListing(fails_at=[1_500, 1_500, 2_499])
+    assert [info.key for info in durable(store).walk("d/")] == store.keys
+    assert store.begun == ["", "d/0999", "d/0999", "d/1999"]
+    assert [info.key for info in durable(store).walk("d/", after="d/2000")] == store.keys[2_001:]
+
+
+def test_a_listing_that_is_not_read_to_its_end_takes_no_further_pages() -> None:
+    """Pages are read as the iterator advances."""
+    store = LongListing(fails_at=[1_000])
+    assert next(iter(durable(store).walk("d/"))).key == "d/0000"
+    assert store.begun == [""]
 
 
 def test_a_gone_upload_is_not_retried() -> None:

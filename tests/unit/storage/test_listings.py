@@ -81,6 +81,15 @@ def test_all_objects_are_listed_from_the_last_one_of_each_page() -> None:
     assert client.requested == [{}, {"StartAfter": "b"}, {"StartAfter": "d"}]
 
 
+@pytest.mark.parametrize(("ignores", "pages"), [((), 2), (("StartAfter",), 3)], ids=str)
+def test_a_listing_behind_a_key_has_only_greater_ones(ignores: tuple[str, ...], pages: int) -> None:
+    """Also of a store that begins with the first key all the same."""
+    client = Client(ignores=ignores)
+    assert [o.key for o in store(client).list("", after="b")] == list("cde")
+    assert len(client.requested) == pages
+    assert client.requested[0] == {"StartAfter": "b"}
+
+
 @pytest.mark.parametrize("omits", [(), ("NextKeyMarker", "NextUploadIdMarker")], ids=str)
 def test_a_store_that_lists_the_same_uploads_again_and_again_is_an_error(omits: tuple[str, ...]) -> None:
     """The listing ends, and a part of it is not taken for the whole."""
