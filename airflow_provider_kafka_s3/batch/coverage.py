@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import logging
 from collections.abc import Generator, Iterator, Sequence
@@ -15,7 +16,7 @@ from airflow_provider_kafka_s3.documents.codec import printable
 from airflow_provider_kafka_s3.documents.log_index import LogIndex
 from airflow_provider_kafka_s3.documents.manifest import Manifest, ObjectEntry
 from airflow_provider_kafka_s3.documents.marker import Marker
-from airflow_provider_kafka_s3.documents.offsets import Offsets
+from airflow_provider_kafka_s3.documents.offsets import Offsets, Ranges, coalesce
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import LogTamperedError
 from airflow_provider_kafka_s3.parallel import Parallel, growing_blocks, in_threads
@@ -29,6 +30,9 @@ _NEAR: Final = 8
 
 _INDEXES: Final = 16
 """Indexes read at the same time at most."""
+
+_AROUND: Final = 32
+"""Indexes around the place where a batch was expected, which are read before all others."""
 
 _AHEAD: Final = 64
 """Plans read at the same time at most, during a search of the log."""
@@ -148,10 +152,11 @@ class _Search:
         if self.left and low + near <= last:
             yield from self._by_index(low)
             # Batches without an index.
-            yield from self._examine_all(n for n in numbers if not self._is_indexed(n))
+            indexed = coalesce((one[0], one[-1] + 1) for one in self._indexed)
+            yield from self._examine_all(n for n in numbers if not _is_in(indexed, n))
             if self.left and self._indexed:
                 self._warn_of_index()
-                again = itertools.chain.from_iterable(self._indexed)
+                again = itertools.chain.from_iterable(range(*one) for one in indexed)
                 yield from self._examine_all(n for n in again if n not in self._examined)
         if self.left and self._gone:
             # One of them may be the batch of these offsets.
@@ -195,10 +200,11 @@ class _Search:
         if not any(end - max(start, low) >= self._log.index_sizes[0] for start, end in self._marker.resolved):
             return
         # Small ones first: a search reads few of them.
-        self._sizes = disjoint(self._log, self._marker, low, largest_first=False)
+        listed = self._log.indexes(low)
+        self._sizes = disjoint(self._log, self._marker, listed, largest_first=False)
         found = [*self._sizes]
         spans: dict[range, _Span] = {}
-        at, ahead = len(found), 1
+        at, ahead, near = len(found), 1, 0
         while self.left and len(spans) < len(found):
             key = _first(self.left)
             # Batches usually land offsets in order, so the next ones are likely in the next index.
@@ -209,33 +215,52 @@ class _Search:
                 if not self.left or _first(self.left) != key:
                     continue
             ahead = 1
-            at = yield from self._bisect(found, spans, *key)
+            at, near = yield from self._bisect(found, spans, *key, backward=False)
+            if self.left and _first(self.left) == key:
+                # As after a backfill that began with the end.
+                at, _ = yield from self._bisect(found, spans, *key, backward=True)
             if self.left and _first(self.left) == key:
                 break
-        # Batches that landed their offsets out of order.
-        rest = [one for one in found if one not in spans]
-        for n in range(0, len(rest), _INDEXES):
+        # Batches that landed their offsets out of order: likely near by, or else anywhere, where large indexes take the
+        # fewest requests.
+        unread = [n for n, one in enumerate(found) if one not in spans]
+        around = sorted(unread, key=lambda n: abs(n - near))[:_AROUND]
+        yield from self._read_rest([found[n] for n in around])
+        if not self.left or len(around) == len(unread):
+            return
+        large = disjoint(self._log, self._marker, listed, largest_first=True)
+        self._sizes |= large
+        yield from self._read_rest([one for one in large if one not in spans])
+
+    def _read_rest(self, numbers: Sequence[range]) -> Iterator[Covering]:
+        """Read indexes until nothing is left; nothing is kept of them."""
+        for n in range(0, len(numbers), _INDEXES):
             if not self.left:
                 return
-            yield from self._read_indexes(rest[n : n + _INDEXES], spans)
+            yield from self._read_indexes(numbers[n : n + _INDEXES], {})
 
     def _bisect(
-        self, found: Sequence[range], spans: dict[range, _Span], partition: int, offset: int
-    ) -> Generator[Covering, None, int]:
-        """Read indexes on the way to the batch of an offset, as if offsets were landed in order; where it ended."""
+        self, found: Sequence[range], spans: dict[range, _Span], partition: int, offset: int, *, backward: bool
+    ) -> Generator[Covering, None, tuple[int, int]]:
+        """Read indexes on the way to the batch of an offset, as if offsets were landed in order, or backward.
+
+        Returns:
+            The index behind the one that has the batch, or the end; and where it looked last.
+        """
         low, high = 0, len(found)
+        middle = 0
         while low < high:
             middle = (low + high) // 2
             one = found[middle]
             if one not in spans:
                 yield from self._read_indexes([one], spans)
                 if not self.left or _first(self.left) != (partition, offset):
-                    return middle + 1
+                    return middle + 1, middle
             side = spans[one].side(self._generation, partition, offset)
             if side == 0:
                 break
-            low, high = (low, middle) if side < 0 else (middle + 1, high)
-        return len(found)
+            low, high = (low, middle) if (side > 0 if backward else side < 0) else (middle + 1, high)
+        return len(found), middle
 
     def _read_indexes(self, numbers: Sequence[range], spans: dict[range, _Span]) -> Iterator[Covering]:
         """Read indexes, then the documents of the batches that may cover what is left."""
@@ -261,9 +286,6 @@ class _Search:
             # What is not found elsewhere is in one of these, so none of their plans may be gone.
             plans = self._parallel(self._log.require_plan, likely[at : at + _AHEAD], threads=_AHEAD)
             yield from self._examine([plan for plan, _ in plans])
-
-    def _is_indexed(self, batch: int) -> bool:
-        return any(batch in one for one in self._indexed)
 
     def _warn_of_index(self) -> None:
         log.warning(
@@ -297,6 +319,11 @@ class _Span:
             return 0
         low, high = min(low for low, _ in bounds), max(high for _, high in bounds)
         return -1 if offset < low else 1 if offset >= high else 0
+
+
+def _is_in(ranges: Ranges, number: int) -> bool:
+    at = bisect.bisect_right(ranges, number, key=lambda one: one[0]) - 1
+    return at >= 0 and number < ranges[at][1]
 
 
 def _first(offsets: Offsets) -> tuple[int, int]:

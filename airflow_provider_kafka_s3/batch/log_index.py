@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -19,7 +19,7 @@ from airflow_provider_kafka_s3.config import Layout
 from airflow_provider_kafka_s3.documents.codec import printable
 from airflow_provider_kafka_s3.documents.log_index import MAX_HULL, IndexedBatch, LogIndex, indexed_batch
 from airflow_provider_kafka_s3.documents.marker import Marker
-from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
+from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets, coalesce
 from airflow_provider_kafka_s3.exceptions import (
     ControlError,
     UnsupportedFormatError,
@@ -56,6 +56,9 @@ _LARGE_PLANS: Final = 16
 
 _DECISIONS: Final = 8
 """Manifests read at the same time at most."""
+
+_LOOSE: Final = 1_000
+"""Ranges of offsets of a partition that may lie beside each other before they are joined."""
 
 _ENTRIES: Final = 20_000
 """Slices of plans, or objects in manifests, that are in memory together, as far as the documents before show."""
@@ -178,6 +181,8 @@ class _Claims:
 
     def __init__(self) -> None:
         self._ranges: dict[int, dict[int, list[tuple[int, int]]]] = {}
+        # Ranges at which they are joined, by generation and Kafka partition.
+        self._most: dict[tuple[int, int], int] = {}
 
     def add(self, generation: int, claim: Offsets) -> None:
         """Add those of a batch; ranges that continue the ones before take no memory."""
@@ -189,6 +194,10 @@ class _Claims:
                     before[-1] = (before[-1][0], end)
                 else:
                     before.append((start, end))
+            if len(before) > self._most.get((generation, partition), _LOOSE):
+                # Windows that were landed in another order than that of their offsets.
+                before[:] = coalesce(before)
+                self._most[generation, partition] = max(2 * len(before), _LOOSE)
 
     def other_than(self, stored: Callable[[int], Offsets], marker: Marker, is_whole: bool) -> Offsets:
         """Those that the marker does not have; and, if these are all batches, what it has besides."""
@@ -221,28 +230,26 @@ def parts(
     sizes: dict[range, int] = {}
     if by_index and any(_has_whole(marker, numbers, topic_log.index_sizes[0]) for numbers in wanted):
         # Large ones first: they take the fewest requests.
-        sizes = disjoint(topic_log, marker, first, high, largest_first=True)
+        sizes = disjoint(topic_log, marker, topic_log.indexes(first, high), largest_first=True)
     pieces = _cut(wanted, [*sizes])
     for some in together(pieces, lambda piece: 0 if piece[1] is None else sizes[piece[1]], most=_INDEXES):
         yield from _parts_of(topic_log, some, parallel)
 
 
 def disjoint(
-    topic_log: TopicLog, marker: Marker, first: int = 1, last: int | None = None, *, largest_first: bool
+    topic_log: TopicLog, marker: Marker, found: Mapping[range, int], *, largest_first: bool
 ) -> dict[range, int]:
     """The indexes of resolved batches, ascending, each batch in one of them at most; with their bytes.
 
     Args:
         topic_log: of the topic.
         marker: has the resolved batches.
-        first: lowest number that is needed.
-        last: highest number that is needed; None: the marker's last one.
+        found: the indexes that exist, with their bytes.
         largest_first: whether an index of a thousand is taken before those of a hundred, or these before it.
     """
     taken: set[int] = set()
     chosen: dict[range, int] = {}
     smallest = topic_log.index_sizes[0]
-    found = topic_log.indexes(first, last)
     for numbers in sorted(found, key=lambda r: (len(r), r.start), reverse=largest_first):
         cells = {(n - 1) // smallest for n in numbers[::smallest]}
         if marker.has_resolved(numbers) and not cells & taken:

@@ -90,7 +90,7 @@ def _of_interest(
 ) -> Iterator[range]:
     """The indexes to look at, small ones first: whether there is a large one depends on these."""
     before = {*existing}
-    read = before if every_document else {*disjoint(committer.log, marker, largest_first=True)}
+    read = before if every_document else {*disjoint(committer.log, marker, existing, largest_first=True)}
     for numbers in possible_indexes(committer.log, marker, existing):
         if numbers in read or numbers not in before:
             yield numbers

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
+from airflow_provider_kafka_s3.batch.coverage import covering_downward
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.log_index import checked_summaries, summaries
-from airflow_provider_kafka_s3.documents.log_index import MAX_HULL, IndexedBatch
+from airflow_provider_kafka_s3.documents.log_index import MAX_HULL, IndexedBatch, indexed_batch
 from airflow_provider_kafka_s3.documents.marker import Marker
 from airflow_provider_kafka_s3.documents.offsets import Offsets, intersect
 
@@ -20,6 +21,9 @@ T = TypeVar("T")
 
 _KEPT: Final = 10_000
 """Batches that are kept at most, some 15 MB; with more, only what blocks of them have together."""
+
+_SEARCHED: Final = 200
+"""Batches that a search by offsets finds at most; for more, the index is read."""
 
 _BLOCK: Final = 1_000
 """Batches of a block: those of a large index."""
@@ -164,7 +168,8 @@ class SummarizedBatches:
     """Consecutive resolved batches of a log.
 
     Up to ten thousand are kept. With more, the index is read again for each answer, and only what each thousand of them
-    has together is kept: later selections read no others than those that may have a batch.
+    has together is kept: later selections read no others than those that may have a batch. Few offsets are searched
+    for, as by a run over an old window.
     """
 
     def __init__(self, log: TopicLog, marker: Marker, first: int, last: int) -> None:
@@ -207,6 +212,9 @@ class SummarizedBatches:
         if self._are_few:
             return choose(self._kept)
         if self._blocks is None:
+            searched = self._search(selection)
+            if searched is not None:
+                return searched
             self._blocks, found = self.read(lambda batches: _with_blocks(batches, choose))
             return found
         found = {}
@@ -218,6 +226,28 @@ class SummarizedBatches:
             else:
                 found |= checked_summaries(choose, self._log, self._marker, first, last)
         return found
+
+    def _search(self, selection: BatchSelection) -> dict[int, bytes] | None:
+        """The result for few offsets, found by the plans and manifests that account for them; None for others.
+
+        No two committed batches of a generation have the same offset, so there are no others.
+        """
+        log, wanted, generation = self._log, selection.wanted, selection.generation
+        if wanted is None or generation is None or generation > self._marker.generation:
+            return None
+        landed = wanted & self._marker.covered_in(generation)
+        covering = covering_downward(log, landed, generation=generation, marker=self._marker)
+        found = {}
+        for count, one in enumerate(covering, start=1):
+            if count > _SEARCHED:
+                return None
+            batch = one.plan.batch
+            sums = log.require_plan(batch)[1], log.require_decision(batch)[1]
+            log.forget(batch)
+            indexed = indexed_batch(one.plan, sums[0], one.decision, sums[1], same_layout_as=batch)
+            if self._first <= batch <= self._last and selection.has(indexed):
+                found[batch] = checksums_of(indexed)
+        return dict(sorted(found.items()))
 
     def named(self, numbers: Sequence[int]) -> Sequence[IndexedBatch]:
         """Some complete batches, which may be others."""

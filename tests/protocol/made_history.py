@@ -13,7 +13,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from airflow_provider_kafka_s3.batch.object_metadata import BATCH_METADATA, NONCE_METADATA
 from airflow_provider_kafka_s3.config import Layout, RawBytes
@@ -33,6 +33,9 @@ from tests.protocol.history import RECORD, batch_of, checksum_of, marker_of
 __all__ = ["LongTopic", "MadeHistory"]
 
 T = TypeVar("T")
+
+_Batch: TypeAlias = tuple[Plan, Manifest, list[tuple[str, bytes, dict[str, str]]]]
+"""Plan, decision, and objects as (key, body, metadata)."""
 
 _SAMPLE: Final = 7_777_777
 """Number of the batch that the documents of all others are made from; no digest has its digits."""
@@ -77,7 +80,14 @@ class MadeHistory(MemoryStore):
     """
 
     def __init__(
-        self, batches: int, *, topics_dir: str, pipeline: str, topic: str, sizes: tuple[int, ...] = INDEX_SIZES
+        self,
+        batches: int,
+        *,
+        topics_dir: str,
+        pipeline: str,
+        topic: str,
+        sizes: tuple[int, ...] = INDEX_SIZES,
+        step: int = 1,
     ) -> None:
         """Make a bucket; nothing but the marker and the owner is stored.
 
@@ -87,6 +97,8 @@ class MadeHistory(MemoryStore):
             pipeline: its name.
             topic: name of the topic.
             sizes: batches of an index.
+            step: windows from one batch to the next one, which has no divisor in common with ``batches``. 1: offsets
+                were landed in order, -1: backward behind the first one, others: in any order.
         """
         super().__init__("made")
         self.batches = batches
@@ -95,6 +107,7 @@ class MadeHistory(MemoryStore):
         self.topic_id = LongTopic(topic, 0).topic_id(topic)
         self._topic = topic
         self._sizes = sizes
+        self._step = step
         self._layout = Layout(topics_dir=topics_dir, format=RawBytes())
         prefix = keys.control_prefix(topics_dir, pipeline, topic)
         self._batches, self._indexes = keys.batches_prefix(prefix), keys.indexes_prefix(prefix)
@@ -106,8 +119,8 @@ class MadeHistory(MemoryStore):
 
     def _make_templates(self) -> None:
         n = _SAMPLE
-        plan, decision, ((key, _, _),) = self.batch(n)
         first = 2 * n - 2
+        plan, decision, ((key, _, _),) = self._batch(n, first)
         # Longer texts first, since the numbers are parts of some of them.
         fields = {
             decision.objects[0].content: "content",
@@ -127,15 +140,23 @@ class MadeHistory(MemoryStore):
         self._index = _Template(index, {entry: "batches", str(n): "first_batch"})
         self._entry = _with_names(entry, {f'"same_layout_as":{n}': "like", sha256: "manifest", **fields})
 
-    def batch(self, n: int) -> tuple[Plan, Manifest, list[tuple[str, bytes, dict[str, str]]]]:
+    def batch(self, n: int) -> _Batch:
         """A batch of the history: its plan, its decision, and its objects as (key, body, metadata)."""
-        claim = Offsets({0: [(2 * n - 2, 2 * n)]})
-        return batch_of(
-            n, claim, topic=self._topic, topic_id=self.topic_id, layout=self._layout, times=(1000 * n, 1000 * n + 1)
-        )
+        return self._batch(n, self.first_offset(n))
+
+    def _batch(self, n: int, first: int) -> _Batch:
+        claim, times = Offsets({0: [(first, first + 2)]}), (1000 * n, 1000 * n + 1)
+        return batch_of(n, claim, topic=self._topic, topic_id=self.topic_id, layout=self._layout, times=times)
+
+    def first_offset(self, n: int) -> int:
+        """The first of the two offsets of a batch."""
+        return 2 * ((n - 1) * self._step % self.batches)
+
+    def _of_offset(self, offset: int) -> int:
+        return offset // 2 * pow(self._step, -1, self.batches) % self.batches + 1 if offset < 2 * self.batches else 0
 
     def _values(self, n: int) -> dict[str, object]:
-        first = 2 * n - 2
+        first = self.first_offset(n)
         content = ContentHash(self.topic_id, 0)
         content.update((first, first + 1))
         return {
@@ -160,7 +181,7 @@ class MadeHistory(MemoryStore):
             is_one = len(numbers) in self._sizes and numbers[0] % len(numbers) == 1 and self._has(numbers[-1])
             return (self._index_of(numbers), {}) if is_one else None
         name = re.search(r"\+(\d{10})\.bin$", key) if key.startswith(self._data) else None
-        batch = int(name[1]) // 2 + 1 if name is not None else 0
+        batch = self._of_offset(int(name[1])) if name is not None else 0
         if not self._has(batch) or key != self._key % self._values(batch):
             return None
         return (RECORD + b"\n") * 2, {BATCH_METADATA: str(batch), NONCE_METADATA: f"{batch}-0"}

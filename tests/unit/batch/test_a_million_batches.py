@@ -52,11 +52,13 @@ class WatchedHistory(MadeHistory):
         super().__init__(batches, topics_dir=TOPICS_DIR, pipeline=PIPELINE, topic=TOPIC, **more)
         self.most: Counter[type] = Counter()
         self._gets = itertools.count(1)
+        gc.collect()
+        # Of other tests.
+        self._before = _in_memory()
 
     def look(self) -> None:
         """Count what is in memory."""
-        kinds = (IndexedBatch, Plan, Manifest, ObjectInfo)
-        self.most |= Counter(type(one) for one in gc.get_objects() if type(one) in kinds)
+        self.most |= _in_memory() - self._before
 
     def get(self, key: str, **more: Any) -> StoredObject | None:
         """Every so often, count."""
@@ -71,6 +73,12 @@ class WatchedHistory(MadeHistory):
             yield info
             if count % 2_000 == 0:
                 self.look()
+
+
+def _in_memory() -> Counter[type]:
+    """The objects of each kind."""
+    kinds = (IndexedBatch, Plan, Manifest, ObjectInfo)
+    return Counter(type(one) for one in gc.get_objects() if type(one) in kinds)
 
 
 class Process:
@@ -103,6 +111,11 @@ def window(first: int, batches: int) -> dict[int, tuple[int, int]]:
 def time_of(batch: int) -> dt.datetime:
     """The time of the first record of a batch."""
     return dt.datetime.fromtimestamp(batch, dt.UTC)
+
+
+def numbers(snapshot: Snapshot, **selection: Any) -> Sequence[int]:
+    """The selected batches."""
+    return [one.batch for one in snapshot.objects(**selection)]
 
 
 # -- requests ---------------------------------------------------------------------------------------------------------
@@ -139,6 +152,25 @@ def test_a_run_over_an_old_window_of_a_million_batches_takes_tens_of_requests(ba
     assert not process.writes
 
 
+@pytest.mark.parametrize("batch", [2, 432_109, MILLION - 3_000])
+def test_a_search_after_a_million_batches_that_were_landed_backward_takes_tens_of_requests(batch: int) -> None:
+    """As a backfill from the end does: bisection in the other order finds them."""
+    process = Process(MILLION, step=-1)
+    first = process.bucket.first_offset(batch)
+    result = process.engine.run("again", "data_interval", window={0: (first, first + 2)})
+    assert [one.batch for one in result.batches] == [batch]
+    assert process.requests <= 70
+
+
+def test_a_search_among_batches_in_any_order_takes_large_indexes() -> None:
+    """Bisection in both orders, what is near by, and then at most all indexes of a thousand."""
+    process = Process(30_000, step=7_919)
+    first = process.bucket.first_offset(17_003)
+    result = process.engine.run("again", "data_interval", window={0: (first, first + 2)})
+    assert [one.batch for one in result.batches] == [17_003]
+    assert process.requests <= 20 + 2 * 8 + 32 + 30
+
+
 def test_a_reader_of_the_latest_batches_lists_and_reads_only_these() -> None:
     """A page of two listings, an index with its plan, and the documents of each batch, whatever was landed before."""
     process = Process(MILLION)
@@ -154,6 +186,18 @@ def test_a_reader_of_part_of_a_long_log_lists_only_the_indexes_of_this_part() ->
     assert Snapshot(process.engine.log, at=500_000, since=490_000).records == 20_000
     assert process.requests <= 1 + 1 + 2 * 10
     assert process.bucket.pages == 1
+
+
+def test_a_reader_of_some_offsets_of_a_million_batches_takes_tens_of_requests() -> None:
+    """They are searched for; the batches of the snapshot are selected among those that are found."""
+    process = Process(MILLION)
+    offsets = {0: (2 * 432_109, 2 * 432_112)}
+    assert numbers(Snapshot(process.engine.log), offsets=offsets) == [432_110, 432_111, 432_112]
+    assert process.requests <= 60
+    assert numbers(Snapshot(process.engine.log, at=432_111), offsets=offsets) == [432_110, 432_111]
+    assert numbers(Snapshot(process.engine.log, since=432_110), offsets=offsets) == [432_111, 432_112]
+    assert numbers(Snapshot(process.engine.log), offsets=offsets, until=time_of(432_111)) == [432_110]
+    assert numbers(Snapshot(process.engine.log), offsets={0: (2 * MILLION, 2 * MILLION + 9), 1: (0, 9)}) == []
 
 
 # -- memory -----------------------------------------------------------------------------------------------------------
@@ -189,11 +233,6 @@ def test_gc_has_few_batches_in_memory() -> None:
     assert 0 < process.bucket.most[IndexedBatch] <= AT_ONCE
 
 
-def numbers(snapshot: Snapshot, **selection: Any) -> Sequence[int]:
-    """The selected batches."""
-    return [one.batch for one in snapshot.objects(**selection)]
-
-
 def test_a_snapshot_of_many_batches_keeps_few_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """After its first answer, too; the second one reads only what may have the records."""
     monkeypatch.setattr(summarized_batches, "_KEPT", 100)
@@ -221,6 +260,7 @@ def test_a_snapshot_of_many_batches_keeps_few_of_them(monkeypatch: pytest.Monkey
         {"until": time_of(5)},
         {"until": time_of(0)},
         {"offsets": {0: (1_997, 2_003)}},
+        {"offsets": {0: (3, 1_003)}},
         {"offsets": {1: (0, 2_003)}},
         {"partitions": [0], "since": time_of(1_199)},
         {"partitions": [1]},
@@ -275,5 +315,5 @@ def test_an_index_that_is_wrong_does_not_hide_batches_that_are_not_kept(
     MemoryStore.put_new(process.bucket, where, body)
     snapshot = Snapshot(log)
     for _ in range(2):
-        assert numbers(snapshot, offsets={0: (2 * 1_050 - 2, 2 * 1_050)}) == [1_050]
+        assert snapshot.select_batches(wanted=Offsets({0: [(2 * 1_050 - 2, 2 * 1_050)]})) == [1_050]
     assert "--every-document" in caplog.text

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from airflow_provider_kafka_s3.documents.codec import encode
 from airflow_provider_kafka_s3.documents.log_index import IndexedBatch, LogIndex, indexed_batch
 from airflow_provider_kafka_s3.layout import keys
@@ -38,6 +40,18 @@ def test_made_documents_are_those_of_the_package() -> None:
             assert (info.size, info.metadata) == (len(stored), metadata)
     for n in (0, MILLION + 1):
         assert body(bucket, keys.plan_key(CONTROL, n)) is None
+
+
+@pytest.mark.parametrize(("step", "firsts"), [(-1, [0, 1_998, 2]), (7, [0, 14, 1_986])])
+def test_a_made_history_may_have_been_landed_in_another_order(step: int, firsts: list[int]) -> None:
+    """Each batch has its own offsets, and each object is found."""
+    bucket = MadeHistory(1_000, topics_dir=TOPICS_DIR, pipeline=PIPELINE, topic=TOPIC, step=step)
+    assert [bucket.first_offset(n) for n in (1, 2, 1_000)] == firsts
+    assert {bucket.first_offset(n) for n in range(1, 1_001)} == {*range(0, 2_000, 2)}
+    for n in (1, 77, 1_000):
+        plan, _, ((key, stored, _),) = bucket.batch(n)
+        assert body(bucket, keys.plan_key(CONTROL, n)) == encode(plan, {})
+        assert body(bucket, key) == stored
 
 
 def test_made_indexes_are_those_of_the_package() -> None:
