@@ -10,6 +10,7 @@ import collections
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
+from typing import Final
 
 from airflow_provider_kafka_s3.batch.adoption import AdoptionWait
 from airflow_provider_kafka_s3.batch.chunk_markers import has_chunk_markers, update_chunk_markers
@@ -56,6 +57,9 @@ from airflow_provider_kafka_s3.layout.keys import data_prefix, is_hidden
 __all__ = ["TopicRun"]
 
 log = logging.getLogger(__name__)
+
+_AT_ONCE: Final = 64
+"""Manifests that are in memory together while dead letters are counted."""
 
 
 class TopicRun:
@@ -401,12 +405,17 @@ class TopicRun:
         if self.request.max_dead_letters is None:
             return
         batches = [n for n in range(low, next_) if n not in self._counted and n != other_than]
-        for batch, decision in zip(batches, self.committer.parallel(self.log.read_manifest, batches), strict=True):
-            if decision is None:
-                continue
-            self._counted.add(batch)
-            if decision.run == self.request.run:
-                self.dead_letters += decision.dead_letters
+        for at in range(0, len(batches), _AT_ONCE):
+            some = batches[at : at + _AT_ONCE]
+            for batch, decision in zip(some, self.committer.parallel(self.log.read_manifest, some), strict=True):
+                if decision is None:
+                    continue
+                self._counted.add(batch)
+                if decision.run == self.request.run:
+                    self.dead_letters += decision.dead_letters
+                if len(batches) > _AT_ONCE:
+                    # A run that is cleared long after its first try.
+                    self.log.forget(batch)
 
     # -- the end ------------------------------------------------------------------------------------------------------
 

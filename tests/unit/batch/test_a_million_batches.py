@@ -17,7 +17,8 @@ from airflow_provider_kafka_s3.documents.log_index import IndexedBatch
 from airflow_provider_kafka_s3.documents.manifest import Manifest
 from airflow_provider_kafka_s3.documents.marker import PartitionState
 from airflow_provider_kafka_s3.documents.offsets import Offsets
-from airflow_provider_kafka_s3.documents.plan import Plan
+from airflow_provider_kafka_s3.documents.plan import Plan, layout_digest
+from airflow_provider_kafka_s3.documents.run import RunRecord
 from airflow_provider_kafka_s3.inspect.status import topic_status
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.maintenance.gc import find_garbage
@@ -224,6 +225,29 @@ def test_a_marker_is_built_again_with_few_documents_in_memory() -> None:
     assert done.marker.covered == Offsets({0: [(0, LONG)]})
     for kind in (Plan, Manifest):
         assert 0 < process.bucket.most[kind] <= 100
+
+
+def test_a_run_that_counts_dead_letters_long_after_its_first_try_has_few_manifests_in_memory() -> None:
+    """It reads those of all batches since then, some at a time."""
+    process = Process(LONG // 2)
+    request = process.engine.request("late", max_dead_letters=5)
+    record = RunRecord(
+        run="late",
+        offsets="incremental",
+        params={},
+        topic_id=process.bucket.topic_id,
+        generation=0,
+        target=Offsets({0: [(LONG, LONG + 2)]}),
+        window=None,
+        low=1,
+        layout_sha256=layout_digest(request.layout),
+        isolation=request.isolation,
+    )
+    process.kafka.records += 2
+    process.engine.log.create_run(record)
+    plan = process.engine.topic_run(request).advance()
+    assert isinstance(plan, Plan)
+    assert 0 < process.bucket.most[Manifest] <= 100
 
 
 def test_gc_has_few_batches_in_memory() -> None:
