@@ -332,14 +332,14 @@ def _at(batch: int) -> dt.datetime:
     return dt.datetime.fromtimestamp(batch, dt.UTC)
 
 
-def _one_day(made: _Made) -> Callable[[], object]:
+def _objects_by_time(made: _Made) -> Callable[[], object]:
     """The objects of ten batches in the middle, by their time."""
     middle = made.made.batches // 2
     return lambda: _snapshot(made).objects(since=_at(middle), until=_at(middle + 10))
 
 
-def _another_day(made: _Made) -> Callable[[], object]:
-    """Others of the same snapshot."""
+def _objects_again(made: _Made) -> Callable[[], object]:
+    """The objects of ten other batches, of a snapshot that has answered before."""
     snapshot, batch = _snapshot(made), made.made.batches // 3
     snapshot.objects(since=_at(1), until=_at(2))
     return lambda: snapshot.objects(since=_at(batch), until=_at(batch + 10))
@@ -357,11 +357,11 @@ _LOOKS: Final[dict[str, Callable[[_Made], Callable[[], object]]]] = {
         lambda: write_missing(made.pipeline().log, made.pipeline().log.require_marker()[0], most=4)
     ),
     "new_batches": lambda made: lambda: _snapshot(made, since=made.made.batches - 50).objects(),
-    "objects_by_time": _one_day,
+    "objects_by_time": _objects_by_time,
     "objects_by_offsets": lambda made: (
         lambda: _snapshot(made).objects(offsets={0: (made.made.batches, made.made.batches + 20)})
     ),
-    "objects_again": _another_day,
+    "objects_again": _objects_again,
     "records": lambda made: lambda: _snapshot(made).records,
     "replay": lambda made: (
         lambda: plan_replay(

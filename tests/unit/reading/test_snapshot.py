@@ -25,6 +25,7 @@ from airflow_provider_kafka_s3.config import (
     SiblingObjects,
     default_partitioner,
 )
+from airflow_provider_kafka_s3.documents.manifest import Amend
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, LogTamperedError, MarkerMissingError
 from airflow_provider_kafka_s3.layout import keys
@@ -292,6 +293,26 @@ def test_a_small_window_of_a_long_history_takes_few_requests() -> None:
     before = sum(store.requests.values())
     snapshot.objects(**window)
     assert sum(store.requests.values()) == before
+
+
+@pytest.mark.parametrize(
+    ("since", "at", "lists"),
+    [(0, 60, 1), (9, 50, 1), (10, 49, 1), (29, 60, 0)],
+    ids=["all", "first and last of them accepted", "neither", "few"],
+)
+def test_objects_that_were_accepted_as_lost_are_listed_for_many_batches(since: int, at: int, lists: int) -> None:
+    """Those of exactly the selected batches, the first and the last one among them; for few, each is looked up."""
+    topic = Topic(layout_of())
+    append(topic, *range(60))
+    topic.land(limits=Limits(records_per_batch=1))
+    log = log_of(topic)
+    for batch in (1, 10, 50, 60):
+        keys_of_batch = tuple(entry.key for entry in log.require_decision(batch)[0].objects)
+        log.create_amend(Amend(batch=batch, keys=keys_of_batch, reason="gone", operator="me"), 1)
+    store = CountedStore(topic.bucket)
+    found = Snapshot(log_of(topic, store), since=since, at=at).objects()
+    assert [one.batch for one in found] == [n for n in range(since + 1, at + 1) if n not in (1, 10, 50, 60)]
+    assert store.requests["LIST"] == lists
 
 
 def land_around_an_open_batch(topic: Topic) -> list[int]:
