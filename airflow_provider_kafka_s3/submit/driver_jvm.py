@@ -20,12 +20,13 @@ import stat
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.private_paths import require_private
 from airflow_provider_kafka_s3.spark.conf import SMALL_JOB
 from airflow_provider_kafka_s3.submit.spark_command import environment_of, spark_home
 
@@ -40,7 +41,6 @@ _FAILED_SECONDS: Final = 3_600
 """Time for which a failure to make an archive counts. Its reason may be gone then, such as a full disk."""
 _UNFINISHED_SECONDS: Final = 86_400
 """Age at which an archive that was not finished is that of a JVM that was killed."""
-_OF_ROOT: Final = 0
 
 
 @dataclass(frozen=True)
@@ -175,13 +175,14 @@ def class_archive(
         if full := next((path for path in class_path if path.is_dir() and any(path.iterdir())), None):
             raise OSError(f"Java can share none while a folder of their class path holds files: {full}")
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _require_private(folder, stat.S_ISDIR, "folder")
+        # Java runs what an archive holds.
+        require_private(folder, stat.S_ISDIR, "folder")
         finished = folder / f"spark-{_digest(java, class_path)}"
         if (path := _find(finished)) is not None:
             if not path.lstat().st_size:
                 log.info("classes of Spark are not shared: a job has failed to make the archive, see %s", path)
                 return None
-            _require_private(path, stat.S_ISREG, "file")
+            require_private(path, stat.S_ISREG, "file")
             return ClassArchive(java, path, None, environment)
         archive = ClassArchive(java, finished.with_suffix(f".{uuid.uuid4().hex}"), finished, environment)
         options = [environment.get("SPARK_SUBMIT_OPTS", ""), conf.get("spark.driver.extraJavaOptions", "")]
@@ -229,21 +230,6 @@ def _try(archive: ClassArchive, options: list[str]) -> None:
 
 def _run(command: list[str], environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace", check=False)
-
-
-def _require_private(path: Path, is_kind: Callable[[int], bool], kind: str) -> None:
-    """Refuse what another user may have written: Java runs what an archive holds.
-
-    Raises:
-        PermissionError: the path is another kind of file, or others own it or can write to it.
-    """
-    about, us = path.lstat(), os.geteuid()
-    if not is_kind(about.st_mode):
-        raise PermissionError(f"{path} is no {kind} (symbolic links are not followed)")
-    if about.st_uid not in (us, _OF_ROOT):
-        raise PermissionError(f"{path} belongs to user {about.st_uid}; run `chown {us} {path}` if its content is safe")
-    if about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise PermissionError(f"other users can write to {path}; run `chmod go-w {path}` if its content is safe")
 
 
 def _java(environment: Mapping[str, str]) -> Path | None:
