@@ -23,6 +23,7 @@ from airflow_provider_kafka_s3.airflow.lineage import RunLineage
 from airflow_provider_kafka_s3.airflow.run_settings import RunSettings
 from airflow_provider_kafka_s3.airflow.spark_submit_job import SparkSubmitJob, spark_settings
 from airflow_provider_kafka_s3.airflow.task_errors import as_task_error, task_error
+from airflow_provider_kafka_s3.airflow.worker_settings import warm_driver_seconds
 from airflow_provider_kafka_s3.batch.request import Action
 from airflow_provider_kafka_s3.config import (
     Compatibility,
@@ -296,6 +297,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
         self._lineage: RunLineage | None = None
         self._job: SparkJob | None = None
         self._killed = False
+        self._warm_seconds = 0
         self._validate()
 
     @classmethod
@@ -395,6 +397,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
             parameters.require_conf(self.conf)
             spark = spark_settings(self)
             target = connections.spark_target(self.spark_conn_id)
+            self._warm_seconds = 0 if target.connect_url is None else warm_driver_seconds()
             spark_command.require_client_deploy_mode(
                 spark.deploy_mode, target.deploy_mode, spark.conf.get("spark.submit.deployMode")
             )
@@ -474,7 +477,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
         if target.connect_url is not None:
             if ignored := settings_of_server(spark):
                 self.log.warning("the Spark Connect server was started without: %s", ", ".join(ignored))
-            return ConnectJob(spark.env, self.log)
+            return ConnectJob(spark.env, self.log, warm_seconds=self._warm_seconds)
         conf = dict(spark.conf)
         if self._openlineage_inject_parent_job_info:
             conf = inject_parent_job_information_into_spark_properties(conf, context)

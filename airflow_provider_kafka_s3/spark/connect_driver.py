@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import logging
 import os
 import selectors
@@ -25,7 +26,7 @@ from airflow_provider_kafka_s3.spark.spec import JobResult, JobSpec
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["KILLED", "main"]
+__all__ = ["KILLED", "import_modules", "main"]
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +35,18 @@ KILLED: Final = 3
 
 _INTERRUPT: Final = 3.0
 """Seconds for the request to interrupt the job; Airflow gives a killed task five."""
+
+_WHEN_USED: Final = (
+    *("boto3.s3.inject", "botocore.httpsession", "botocore.signers", "confluent_kafka.admin", "encodings.idna", "grpc"),
+    *("grpc_status.rpc_status", "pandas", "pyspark.sql.connect.client.retries", "pyspark.sql.connect.session"),
+    *(
+        "pyspark.sql.connect.conf",
+        "pyspark.sql.connect.readwriter",
+        "pyspark.sql.connect.udf",
+        "pyspark.sql.pandas.types",
+    ),
+)
+"""What a job imports when it first uses it, and its libraries in turn."""
 
 
 class _Driver(threading.Thread):
@@ -114,6 +127,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     driver.result.write(spec.result_path)
     return 0 if driver.result.succeeded else 1
+
+
+def import_modules() -> None:
+    """Import what a job imports later, so that forks of this process need not do so.
+
+    It starts no thread, as long as Arrow's allocator and the libraries of NumPy are told to start none.
+    """
+    for name in _WHEN_USED:
+        importlib.import_module(name)
 
 
 def _ends_first(driver: _Driver) -> bool:

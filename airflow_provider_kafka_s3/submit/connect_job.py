@@ -1,11 +1,8 @@
-"""A job on a Spark Connect server: its driver is a child process of the Airflow task, without a JVM."""
+"""A job on a Spark Connect server: its driver is a process of the Airflow worker, without a JVM."""
 
 from __future__ import annotations
 
 import collections
-import contextlib
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -14,8 +11,10 @@ from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.spark.conf import of_server
 from airflow_provider_kafka_s3.spark.spec import JobResult, JobSpec
 from airflow_provider_kafka_s3.submit import spark_command
+from airflow_provider_kafka_s3.submit.driver_process import DRIVER, DriverProcess, StartedDriver
 from airflow_provider_kafka_s3.submit.job import JobOutcome
 from airflow_provider_kafka_s3.submit.processes import kill_job
+from airflow_provider_kafka_s3.submit.warm_drivers import warm_drivers
 
 if TYPE_CHECKING:
     from airflow_provider_kafka_s3.submit.settings import SparkSettings
@@ -42,12 +41,18 @@ class ConnectJob:
     Args:
         environment: variables of the driver, in addition to those of this process.
         log: logger for the driver's output, line by line.
+        warm_seconds: for which a warm process waits for the next job of this worker; 0: there is none.
+        driver: module of the driver.
     """
 
-    def __init__(self, environment: Mapping[str, object], log: Any) -> None:
+    def __init__(
+        self, environment: Mapping[str, object], log: Any, *, warm_seconds: float = 0, driver: str = DRIVER
+    ) -> None:
         self.environment = environment
+        self.warm_seconds = warm_seconds
+        self._driver = driver
         self._log = log
-        self._process: subprocess.Popen[str] | None = None
+        self._process: DriverProcess | None = None
         self._killed = False
 
     def run(self, spec: JobSpec) -> JobOutcome:
@@ -55,48 +60,40 @@ class ConnectJob:
         output = collections.deque[str](maxlen=_OUTPUT)
         job_file = Path(spec.result_path).with_name("job.json")
         spec.write(job_file)
+        environment = spark_command.environment_of(self.environment)
+        warm = warm_drivers(environment, self.warm_seconds, self._log, driver=self._driver)
         # Not in this process: gRPC has threads and locks, which neither a fork by Airflow nor a signal may interrupt
-        # halfway. And when this process is killed with -9, the child still interrupts the job.
+        # halfway. And when this process is killed with -9, the driver still interrupts the job.
         try:
-            with subprocess.Popen(
-                [sys.executable, "-m", "airflow_provider_kafka_s3.spark.connect_driver", "--job-file", str(job_file)],
-                env=spark_command.environment_of(self.environment),
-                # The driver ends when the other end of this pipe is closed, for any reason.
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                errors="replace",
-                start_new_session=True,
-            ) as process:
+            forked = None if warm is None else warm.fork(job_file, self._log)
+            if forked is not None:
+                self._log.info("the driver is a fork of this worker's warm process")
+            elif not job_file.exists():  # a driver that did not begin in time has read it
+                spec.write(job_file)
+            with forked or StartedDriver(job_file, environment, driver=self._driver) as process:
                 self._process = process
                 if self._killed:
                     self.kill()
-                assert process.stdout is not None
-                for line in process.stdout:
+                for line in process.output:
                     output.append(line.rstrip())
                     self._log.info("%s", output[-1])
+                code = process.wait()
         except BaseException:
             # A timeout, or the end of a killed task on Airflow 2.11.
             kill_job(str(job_file))
             raise
         result = JobResult.read(spec.result_path)
-        failure = "" if result else "\n".join([f"Its exit code is {process.returncode}.", *output])
-        return JobOutcome(result, failure)
+        if warm is not None and forked is None and not self._killed:
+            # Not before, since it would take the processor from this job.
+            warm.start(self._log)
+        ended = "Its exit code is unknown." if code is None else f"Its exit code is {code}."
+        return JobOutcome(result, "" if result else "\n".join([ended, *output]))
 
     def kill(self) -> None:
         """End the driver, which interrupts the job on the server. It takes four seconds at most."""
         self._killed = True
-        process = self._process
-        if process is None or process.poll() is not None:
-            return
-        assert process.stdin is not None
-        with contextlib.suppress(OSError):
-            process.stdin.close()
-        try:
-            process.wait(_END)
-        except subprocess.TimeoutExpired:
-            process.kill()
+        if self._process is not None:
+            self._process.end(_END)
 
 
 def python_files(settings: SparkSettings) -> tuple[str, ...]:
