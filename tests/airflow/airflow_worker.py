@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
 
+from setproctitle import setproctitle
+
 
 def run(command: dict[str, Any]) -> dict[str, Any]:
     """Run a DAG of one operator, or one of a folder; returns its state and run id.
@@ -82,6 +84,8 @@ def _test_on_2(dag: Any, date: datetime, conf: dict[str, Any] | None) -> tuple[A
 
 def main() -> None:
     """Serve until standard input ends."""
+    # Tasks know the process of Airflow by its title, as they know Airflow's own.
+    setproctitle("airflow worker -- tests")
     with os.fdopen(int(os.environ["RESULT_PIPE"]), "w") as results:
         for line in sys.stdin:
             print(json.dumps(run(json.loads(line))), file=results, flush=True)

@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+import threading
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final
 
+import psutil
 import pytest
 
 from dev.airflow_home import SPARK_JARS
+from dev.certificates import Authority
 from dev.spark_connect import SparkConnectServer
+from dev.tls_front import TlsFront
+from dev.waiting import wait_until
 from tests.airflow.conftest import BUCKET
 
 if TYPE_CHECKING:
     from airflow_provider_kafka_s3.storage.s3 import S3Store
     from airflow_provider_kafka_s3.testing.invariants import BucketSummary
-    from tests.airflow.conftest import Worker
+    from tests.airflow.conftest import Gate, TaskRun, Worker
 
 TOKEN = "canary-4b7e-of-the-server"
+FORKED: Final = "the driver is a fork of this worker's warm process"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[SparkConnectServer]:
+    """One for all tests, with the Kafka connector."""
+    with SparkConnectServer(sorted(SPARK_JARS.glob("*.jar"))) as started:
+        yield started
 
 
 @pytest.mark.newest_spark
 @pytest.mark.timeout(600)  # it starts a server
 def test_tasks_land_what_is_new_on_a_server_without_a_jvm(
     worker: Worker,
+    server: SparkConnectServer,
     make_topic: Callable[..., str],
     produce: Callable[..., None],
     check: Callable[..., BucketSummary],
@@ -31,39 +46,124 @@ def test_tasks_land_what_is_new_on_a_server_without_a_jvm(
 ) -> None:
     """Run after run by one warm server; bad records are named, its output is logged, and its token is shown nowhere."""
     topic = make_topic(1)
-    with SparkConnectServer(sorted(SPARK_JARS.glob("*.jar"))) as server:
-        # pyspark sends a token without TLS to this host name only.
-        host = {"conn_type": "spark_connect", "host": "sc://localhost", "port": server.port}
-        remote = json.dumps({**host, "password": TOKEN})
-        parameters: dict[str, Any] = {
-            "topics": topic,
-            "spark_conn_id": "spark_remote",
-            "environment": {"AIRFLOW_CONN_SPARK_REMOTE": remote},
-            "jars": None,
-        }
-        landed = 0
-        for count in (3, 2):
-            produce(topic, [{"n": landed + n} for n in range(count)])
-            run = worker.run(**parameters)
-            assert run.succeeded, run.log
-            landed += count
-            assert check(topic).records == landed
-            assert run.java_starts == 0
-            assert f"Spark Connect server localhost:{server.port}, Spark " in run.log
-        produce(topic, ["{broken"])
+    # pyspark sends a token without TLS to this host name only.
+    host = {"conn_type": "spark_connect", "host": "sc://localhost", "port": server.port}
+    remote = json.dumps({**host, "password": TOKEN})
+    parameters: dict[str, Any] = {
+        "topics": topic,
+        "spark_conn_id": "spark_remote",
+        "environment": {"AIRFLOW_CONN_SPARK_REMOTE": remote},
+        "jars": None,
+    }
+    landed = 0
+    for count in (3, 2):
+        produce(topic, [{"n": landed + n} for n in range(count)])
         run = worker.run(**parameters)
-        assert not run.succeeded
-        assert f" [topic '{topic}': RecordError]" in run.log
+        assert run.succeeded, run.log
+        landed += count
+        assert check(topic).records == landed
         assert run.java_starts == 0
-        assert check(topic, complete=False, recovered=False).records == landed
-        shown = {
-            "log": worker.log_file.read_text(errors="replace"),
-            "database": worker.database(),
-            "objects": "".join(str(found and found.body) for found in map(store.get, _control_keys(store, topic))),
+        assert f"Spark Connect server localhost:{server.port}, Spark " in run.log
+    produce(topic, ["{broken"])
+    run = worker.run(**parameters)
+    assert not run.succeeded
+    assert f" [topic '{topic}': RecordError]" in run.log
+    assert run.java_starts == 0
+    assert check(topic, complete=False, recovered=False).records == landed
+    shown = {
+        "log": worker.log_file.read_text(errors="replace"),
+        "database": worker.database(),
+        "objects": "".join(str(found and found.body) for found in map(store.get, _control_keys(store, topic))),
+    }
+    assert [place for place, text in shown.items() if TOKEN in text] == []
+    assert BUCKET in shown["database"]
+    assert topic in shown["objects"]
+
+
+@pytest.mark.newest_spark
+@pytest.mark.timeout(600)  # it starts a server again
+def test_tasks_of_a_worker_share_a_warm_process(
+    worker: Worker,
+    server: SparkConnectServer,
+    authority: Authority,
+    gate: Gate,
+    make_topic: Callable[..., str],
+    produce: Callable[..., None],
+    check: Callable[..., BucketSummary],
+    store: S3Store,
+) -> None:
+    """The same objects, also over TLS and after the server was restarted; a killed task interrupts its job at once."""
+    own, warm = make_topic(1), make_topic(1)
+    for topic in (own, warm):
+        produce(topic, [{"n": n} for n in range(3)])
+    tls = authority.server("spark-connect")
+    with TlsFront(tls, server.port) as front:
+        remote: dict[str, Any] = {"conn_type": "spark_connect", "host": "sc://localhost", "port": front.port}
+        remote |= {"password": TOKEN, "extra": {"use_ssl": True}}
+        environment = {
+            "AIRFLOW_CONN_SPARK_REMOTE": json.dumps(remote),
+            "AIRFLOW__KAFKA_S3__WARM_DRIVER_SECONDS": "600",
+            "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": str(authority.certificate),
         }
-        assert [place for place, text in shown.items() if TOKEN in text] == []
-        assert BUCKET in shown["database"]
-        assert topic in shown["objects"]
+
+        def run(topic: str) -> TaskRun:
+            return worker.run(topics=topic, spark_conn_id="spark_remote", environment=environment, jars=None)
+
+        first = run(own)
+        assert first.succeeded, first.log
+        assert FORKED not in first.log
+        process = wait_until(warm_process, "a warm process to start")
+        wait_until(lambda: process.num_threads() == 1 and process.net_connections("unix"), "it to listen")
+        second = run(warm)
+        assert second.succeeded, second.log
+        assert FORKED in second.log
+        assert f"Spark Connect server localhost:{front.port}, Spark " in second.log
+        assert _bodies(store, warm) == _bodies(store, own) != {}
+
+        server.stop()
+        front.upstream = server.start().port
+        produce(warm, [{"n": n} for n in range(3, 5)])
+        third = run(warm)
+        assert third.succeeded, third.log
+        assert FORKED in third.log
+        assert check(warm).records == 5
+
+        produce(warm, [{"n": n} for n in range(5, 9)])
+        part = f"{warm}+0+0000000005.json"
+        gate.hold("PUT", part)
+        runs: list[TaskRun] = []
+        task = threading.Thread(target=lambda: runs.append(run(warm)))
+        task.start()
+        gate.wait_for("PUT", part)
+        (driver,) = process.children()
+        worker.kill_task()
+        wait_until(lambda: not driver.is_running(), "the driver to end", timeout=5)
+        task.join(60)
+        assert not runs[0].succeeded
+        assert "the job is interrupted, nothing more is decided" in runs[0].log
+        # The server may still send what was held: the next upload of the same part lets both go on.
+        fourth = run(warm)
+        assert fourth.succeeded, fourth.log
+        assert FORKED in fourth.log
+        assert check(warm).records == 9
+        assert process.num_threads() == 1
+        assert TOKEN not in str(process.environ())
+
+
+def warm_process() -> psutil.Process | None:
+    """That of the worker of these tests, whose title its command line does not have: the only one of this machine."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            arguments = process.cmdline()
+            if arguments[1:3] == ["-m", "airflow_provider_kafka_s3.spark.warm_driver"]:
+                return process
+    return None
+
+
+def _bodies(store: S3Store, topic: str) -> dict[str, bytes]:
+    """The data objects of a topic, by their names without it."""
+    found = {info.key.replace(topic, ""): store.get(info.key) for info in store.list(f"topics/{topic}/")}
+    return {key: stored.body for key, stored in found.items() if stored is not None}
 
 
 def _control_keys(store: S3Store, topic: str) -> list[str]:

@@ -1,30 +1,41 @@
 """What a small run costs: the same thousand records by ``spark-submit`` and by a warm Spark Connect server.
 
-A run is timed from the job file to the result, as the operator has it; planning is the same for both.
+A run is timed from the job file to the result, as the operator has it; planning is the same for all. On the server,
+runs by a driver that starts Python and by a fork of a warm process take turns.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import statistics
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
+from unittest import mock
 
 from airflow_provider_kafka_s3.config import JsonLines, Layout, Limits
 from airflow_provider_kafka_s3.spark.spec import ConnectServer, JobResult, JobSpec
+from airflow_provider_kafka_s3.spark.started_process import StartedProcess
+from airflow_provider_kafka_s3.submit import warm_drivers
 from airflow_provider_kafka_s3.submit.connect_job import ConnectJob
+from airflow_provider_kafka_s3.submit.spark_command import environment_of
 from dev.airflow_home import SPARK_JARS
 from dev.spark_connect import SparkConnectServer
+from dev.waiting import wait_until
 from tests.spark.pipeline import Pipeline, submitted
 
 RECORDS: Final = 1_000
+SUBMIT, STARTED, FORKED = "spark-submit", "Spark Connect", "Spark Connect, warm driver"
+GOAL: Final = 1.5
+"""Seconds of a run by a warm driver, at most."""
+_WARM_SECONDS: Final = 600
 
 
 def small_runs(config: dict[str, Any]) -> dict[str, float]:
-    """Median wall seconds of a run by ``spark-submit``, and by a server that has run one before.
+    """Median wall seconds of a run by ``spark-submit``, and of both kinds on a server that has run one before.
 
     Args:
         config: ``bootstrap_servers``, ``endpoint``, ``topic`` and ``rounds``.
@@ -53,11 +64,34 @@ def small_runs(config: dict[str, Any]) -> dict[str, float]:
         return submitted(spec, folder, spark_log_level="ERROR")[0]
 
     def by_server(spec: JobSpec, _: Path) -> JobResult | None:
-        return ConnectJob({}, logging.getLogger(__name__)).run(spec).result
+        return ConnectJob({}, log).run(spec).result
 
+    def by_fork(spec: JobSpec, _: Path) -> JobResult | None:
+        return ConnectJob({}, log, warm_seconds=_WARM_SECONDS).run(spec).result
+
+    log = logging.getLogger(__name__)
     submits = [run(by_submit) for _ in range(config["rounds"])]
-    with SparkConnectServer(sorted(SPARK_JARS.glob("*.jar"))) as server:
+    # The benchmark is the worker to which the warm process belongs, and with which it ends.
+    worker = StartedProcess.of(os.getpid())
+    with (
+        mock.patch.object(warm_drivers, "airflow_worker", return_value=worker),
+        SparkConnectServer(sorted(SPARK_JARS.glob("*.jar"))) as server,
+    ):
         connect = ConnectServer(url=server.url)
         run(by_server, connect=connect)
-        remotes = [run(by_server, connect=connect) for _ in range(config["rounds"])]
-    return {"spark-submit": statistics.median(submits), "Spark Connect": statistics.median(remotes)}
+        run(by_fork, connect=connect)
+        drivers = warm_drivers.warm_drivers(environment_of({}), _WARM_SECONDS, log)
+        assert drivers is not None
+        wait_until(drivers.place.socket.exists, "the warm process to listen")
+        remotes = [(run(by_server, connect=connect), run(by_fork, connect=connect)) for _ in range(config["rounds"])]
+    started, forked = zip(*remotes, strict=True)
+    return {
+        SUBMIT: statistics.median(submits),
+        STARTED: statistics.median(started),
+        FORKED: statistics.median(forked),
+    }
+
+
+def table(runs: dict[str, float]) -> list[str]:
+    """The figures as lines of text, and how many times as long as by a warm driver each takes."""
+    return [f"    {way:28}{wall:6.2f} s{wall / runs[FORKED]:7.1f}" for way, wall in runs.items()]

@@ -27,12 +27,14 @@ class FakeServer:
     def __init__(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
         self.specs: list[JobSpec] = []
         self.environments: list[Mapping[str, object]] = []
+        self.warm_seconds: list[float] = []
         self.answers = True
         self.kill: Any = None
 
         def run(job: ConnectJob, spec: JobSpec) -> JobOutcome:
             self.specs.append(spec)
             self.environments.append(job.environment)
+            self.warm_seconds.append(job.warm_seconds)
             if self.kill is not None:
                 self.kill()
                 return JobOutcome(None, "killed")
@@ -66,6 +68,30 @@ def test_a_job_runs_on_the_server_without_java_or_spark_submit(bench: Bench, ser
     assert spec.connect.url == f"sc://spark:15002/;user_id=me;token={TOKEN}"
     assert spec.connect.conf == {"spark.sql.shuffle.partitions": "3"}
     assert server.environments == [{"A": "b"}]
+
+
+@pytest.mark.parametrize(("value", "seconds"), [(None, 0), ("", 0), ("0", 0), ("3600", 3600)])
+def test_jobs_are_warm_only_if_the_worker_is_configured_so(
+    value: str | None, seconds: int, bench: Bench, server: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a number of seconds in Airflow's configuration."""
+    if value is not None:
+        monkeypatch.setenv("AIRFLOW__KAFKA_S3__WARM_DRIVER_SECONDS", value)
+    bench.run(bench.task())
+    assert server.warm_seconds == [seconds]
+
+
+@pytest.mark.parametrize("value", ["-1", "1.5", "an hour", "86401", "\N{SUPERSCRIPT TWO}"])
+def test_a_time_that_is_no_number_of_seconds_is_refused(
+    value: str, bench: Bench, server: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is planned, with the section of Airflow's configuration."""
+    from airflow.providers.common.compat.sdk import AirflowFailException
+
+    monkeypatch.setenv("AIRFLOW__KAFKA_S3__WARM_DRIVER_SECONDS", value)
+    with pytest.raises(AirflowFailException, match=r"warm_driver_seconds='.*' of the section kafka_s3 .* 0 to 86,400"):
+        bench.run(bench.task())
+    assert [*bench.store.list("")] == []
 
 
 def test_settings_that_only_a_new_spark_can_have_are_named(

@@ -492,6 +492,15 @@ def test_a_job_starts_its_own_driver_where_a_socket_is_another_users(
     assert bench.forks() == 0
 
 
+def test_the_user_at_the_other_end_of_a_socket_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the kernel, at both ends."""
+    ends = socket.socketpair(socket.AF_UNIX)
+    with ends[0], ends[1]:
+        assert [*map(warm_messages.is_of_this_user, ends)] == [True, True]
+        monkeypatch.setattr(os, "geteuid", lambda: 4242)
+        assert [*map(warm_messages.is_of_this_user, ends)] == [False, False]
+
+
 @pytest.mark.parametrize("flaw", ["writable", "a file", "another user", "too deep", "no worker"])
 def test_there_is_no_warm_process_where_it_would_not_be_safe(
     flaw: str, bench: Bench, monkeypatch: pytest.MonkeyPatch
