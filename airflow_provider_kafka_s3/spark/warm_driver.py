@@ -106,6 +106,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         open_files.callback(os.close, worker_end)
         try:
             _import_modules(options.driver)
+            os.chdir("/")
             listener = open_files.enter_context(_listening(place.socket))
         except Exception as e:  # noqa: BLE001 - nobody reads the output of this process
             place.refuse(f"{type(e).__name__}: {message_of(e)}")

@@ -62,13 +62,11 @@ class ForkedDriver:
             read, write = os.pipe()
             self._output = on_error.enter_context(os.fdopen(read, errors="replace"))
             printed = on_error.enter_context(os.fdopen(write, "wb"))
-            mask = os.umask(0o077)
-            os.umask(mask)
             request = {
                 "arguments": ["--job-file", str(job_file)],
                 "environment": dict(environment),
                 "folder": os.getcwd(),
-                "mask": mask,
+                "mask": _mask(),
             }
             send(self._connection, request, [given.fileno(), printed.fileno()])
             given.close()
@@ -136,3 +134,15 @@ class ForkedDriver:
         finally:
             self._close_pidfd()
             self._connection.close()
+
+
+def _mask() -> int:
+    """The mask of new files, which a process can otherwise read only by changing it, for all its threads.
+
+    Raises:
+        OSError: this system does not tell.
+    """
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("Umask:"):
+            return int(line.split()[1], 8)
+    raise OSError("this system does not tell the mask of new files")
