@@ -229,6 +229,12 @@ class Worker(Startable):
         assert result_line, f"the Airflow process died:\n{log[-5000:]}"
         return json.loads(result_line), log, len(self.home.java_commands) - starts
 
+    @property
+    def pid(self) -> int:
+        """Id of its process."""
+        assert self._process is not None
+        return self._process.pid
+
     def descendants(self) -> list[psutil.Process]:
         """All processes below it, such as Spark's while a job runs."""
         assert self._process is not None

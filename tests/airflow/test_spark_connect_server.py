@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import psutil
 import pytest
 
+from airflow_provider_kafka_s3.spark.warm_place import WarmPlace
 from dev.airflow_home import SPARK_JARS
 from dev.certificates import Authority
 from dev.spark_connect import SparkConnectServer
@@ -112,8 +115,7 @@ def test_tasks_of_a_worker_share_a_warm_process(
         first = run(own)
         assert first.succeeded, first.log
         assert FORKED not in first.log
-        process = wait_until(warm_process, "a warm process to start")
-        wait_until(lambda: process.num_threads() == 1 and process.net_connections("unix"), "it to listen")
+        process = wait_until(lambda: warm_process(worker), "a warm process to listen")
         second = run(warm)
         assert second.succeeded, second.log
         assert FORKED in second.log
@@ -150,13 +152,15 @@ def test_tasks_of_a_worker_share_a_warm_process(
         assert TOKEN not in str(process.environ())
 
 
-def warm_process() -> psutil.Process | None:
-    """That of the worker of these tests, whose title its command line does not have: the only one of this machine."""
+def warm_process(worker: Worker) -> psutil.Process | None:
+    """The process that forks drivers for a worker, once it listens; it is no child of the worker."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             arguments = process.cmdline()
-            if arguments[1:3] == ["-m", "airflow_provider_kafka_s3.spark.warm_driver"]:
-                return process
+            if any(argument.startswith(f"{worker.pid}:") for argument in arguments):
+                values = dict(itertools.pairwise(arguments))
+                place = WarmPlace(Path(values["--folder"]), values["--name"])
+                return process if place.socket.exists() else None
     return None
 
 
