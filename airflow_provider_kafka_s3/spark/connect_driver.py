@@ -132,7 +132,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def import_modules() -> None:
     """Import what a job imports later, so that forks of this process need not do so.
 
-    It starts no thread, as long as Arrow's allocator and the libraries of NumPy are told to start none.
+    It starts no thread, if variables keep Arrow's allocator and the libraries of NumPy from starting some.
     """
     for name in _WHEN_USED:
         importlib.import_module(name)

@@ -2,7 +2,7 @@
 
 Starting Python and importing pyspark's client, pandas and the rest takes most of the time of a small job on a Spark
 Connect server. A warm process has done so already. It never runs a job, opens no connection, has one thread only, and
-knows nothing of a job: the child reads the job's environment itself, and takes the pipes of its task for its standard
+has nothing of a job: the child reads the job's environment itself, and takes the pipes of its task for its standard
 streams. From there it is the driver that a job would have started.
 
 It ends at once when its worker ends, and when no job came for the configured time. Children that run then end as any
@@ -62,7 +62,7 @@ class _Child:
         self.connection = connection
 
     def report_end(self) -> None:
-        """Tell the job the exit code of the process, which has ended."""
+        """Send the job the exit code of the process, which has ended."""
         ended = os.waitid(os.P_PIDFD, self.pidfd, os.WEXITED)
         assert ended is not None
         code = ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status

@@ -1,8 +1,8 @@
-"""What a job and a warm process say to each other, over a Unix socket.
+"""The messages between a job and a warm process, over a Unix socket.
 
-The warm process accepts a connection and forks. Its part of the conversation is a :class:`Greeting` with a descriptor
+The warm process accepts a connection and forks. It sends a :class:`Greeting` with a descriptor
 of the child, and in the end the child's exit code. The rest is the child's: it reads the :class:`Request`, becomes the
-driver of the job, and says so. So the warm process never has anything of a job in its memory.
+driver of the job, and confirms it. So the warm process never has anything of a job in its memory.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ def is_of_this_user(connection: socket.socket) -> bool:
     """Whether the process at the other end had this user's id when it connected, or began to listen.
 
     Raises:
-        OSError: this system does not say.
+        OSError: this system has no credentials of peers.
     """
     if not hasattr(socket, "SO_PEERCRED"):
         raise OSError("this system does not name the user at the other end of a socket")
-    told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    _, user, _ = _CREDENTIALS.unpack(told)
+    given = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    _, user, _ = _CREDENTIALS.unpack(given)
     return bool(user == os.geteuid())
 
 
