@@ -12,7 +12,7 @@ import pickle
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
@@ -51,8 +51,8 @@ _ROWS_PER_BATCH: Final = 1_000
 _AT_ONCE: Final = 8
 """Slices of few bytes that a task writes at the same time."""
 
-_FEW_BYTES: Final = 1024 * 1024
-"""Bytes of the records of such a slice at most."""
+_FEW_BYTES: Final = 256 * 1024
+"""Bytes of the records of such a slice at most: converters take several times as much."""
 
 _counting = threading.Lock()
 
@@ -175,7 +175,9 @@ class SliceTask:
                     slice_ = self._plans[topic].plan.slices[number]
                     records = (batch for _, _, batch in of_slice)
                     held, is_whole = _held(records)
-                    if is_whole and not self._needs_registry(topic):
+                    if is_whole and self._is_written_aside(topic):
+                        if len(running := [one for one in waiting if not one.done()]) >= _AT_ONCE:
+                            wait(running, return_when=FIRST_COMPLETED)
                         copied = [batch.take(int64_array(np.arange(batch.num_rows))) for batch in held]
                         waiting.append(pool.submit(self._write_alone, topic, slice_, copied, attempt))
                     else:
@@ -229,7 +231,7 @@ class SliceTask:
             return _faithful(records, plan.topic, slice_) if reads_timestamps else records
 
         store = self._store()
-        schemas = self._schemas(topic, store) if self._needs_registry(topic) else None
+        schemas = self._schemas(topic, store) if plan.layout.needs_registry else None
         with UploadPool(
             store,
             part_size=plan.layout.part_size,
@@ -251,9 +253,10 @@ class SliceTask:
                 self._written += sum(entry.size for of_slice in rows for entry in of_slice.objects)
         return [row for of_slice in rows for row in rows_of_slice(topic, attempt, of_slice)]
 
-    def _needs_registry(self, topic: int) -> bool:
+    def _is_written_aside(self, topic: int) -> bool:
+        """Whether only this package's code writes the objects, by what no other thread uses."""
         layout = self._plans[topic].plan.layout
-        return layout is not None and layout.needs_registry
+        return layout is not None and not layout.extensions and not layout.needs_registry
 
     def _store(self) -> DurableStore:
         client = _client(self._s3, self._credentials)
