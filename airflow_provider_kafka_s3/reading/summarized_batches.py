@@ -14,6 +14,7 @@ from airflow_provider_kafka_s3.batch.log_index import checked_summaries, summari
 from airflow_provider_kafka_s3.documents.log_index import MAX_HULL, IndexedBatch, indexed_batch
 from airflow_provider_kafka_s3.documents.marker import Marker
 from airflow_provider_kafka_s3.documents.offsets import Offsets, intersect
+from airflow_provider_kafka_s3.exceptions import ControlError
 
 __all__ = ["BatchSelection", "SummarizedBatches", "checksums_of", "overlap"]
 
@@ -24,6 +25,9 @@ _KEPT: Final = 10_000
 
 _SEARCHED: Final = 200
 """Batches that a search by offsets finds at most; for more, the index is read."""
+
+_NAMED: Final = 32
+"""Named batches whose documents are read, which nothing can hide; of more, the index is."""
 
 _BLOCK: Final = 1_000
 """Batches of a block: those of a large index."""
@@ -190,8 +194,9 @@ class SummarizedBatches:
 
     def read(self, use: Callable[[Iterable[IndexedBatch]], T]) -> T:
         """The result of a function of all batches; see :func:`~.batch.log_index.checked_summaries`."""
-        if self._are_few:
-            return use(self._kept)
+        return use(self._kept) if self._are_few else self._read(use)
+
+    def _read(self, use: Callable[[Iterable[IndexedBatch]], T]) -> T:
         calls = 0
 
         def counted(batches: Iterable[IndexedBatch]) -> T:
@@ -219,53 +224,71 @@ class SummarizedBatches:
             return found
         found = {}
         for first, last in _joined(block for block in self._blocks if block.may_have(selection)):
-            if self._index_is_wrong:
-                # That some batches agree with the marker would not show that none is hidden.
-                by_documents = summaries(self._log, self._marker, first, last, by_index=False)
-                found |= choose(batch.within(MAX_HULL) for batch in by_documents)
-            else:
-                found |= checked_summaries(choose, self._log, self._marker, first, last)
+            found |= self._read_some(choose, first, last)
         return found
+
+    def _read_some(self, use: Callable[[Iterable[IndexedBatch]], T], first: int, last: int) -> T:
+        if not self._index_is_wrong:
+            return checked_summaries(use, self._log, self._marker, first, last)
+        # That some batches agree with the marker would not show that none is hidden.
+        by_documents = summaries(self._log, self._marker, first, last, by_index=False)
+        return use(batch.within(MAX_HULL) for batch in by_documents)
 
     def _search(self, selection: BatchSelection) -> dict[int, bytes] | None:
         """The result for few offsets, found by the plans and manifests that account for them; None for others.
 
-        No two committed batches of a generation have the same offset, so there are no others.
+        No two committed batches of a generation have the same offset, so there are no others. If the marker lacks an
+        offset below others that it has, or a document is gone, all batches are compared with the marker instead.
         """
-        log, wanted, generation = self._log, selection.wanted, selection.generation
-        if wanted is None or generation is None or generation > self._marker.generation:
+        wanted, generation = selection.wanted, selection.generation
+        if wanted is None or generation is None or not 0 <= generation <= self._marker.generation:
             return None
-        landed = wanted & self._marker.covered_in(generation)
-        covering = covering_downward(log, landed, generation=generation, marker=self._marker)
+        covered = self._marker.covered_in(generation)
+        ends = {partition: ranges[-1][1] for partition, ranges in covered.items()}
+        if any(start < ends.get(partition, start + 1) for partition, ((start, _), *_) in (wanted - covered).items()):
+            return None
+        covering = covering_downward(self._log, wanted & covered, generation=generation, marker=self._marker)
         found = {}
-        for count, one in enumerate(covering, start=1):
-            if count > _SEARCHED:
-                return None
-            batch = one.plan.batch
-            sums = log.require_plan(batch)[1], log.require_decision(batch)[1]
-            log.forget(batch)
-            indexed = indexed_batch(one.plan, sums[0], one.decision, sums[1], same_layout_as=batch)
-            if self._first <= batch <= self._last and selection.has(indexed):
-                found[batch] = checksums_of(indexed)
+        try:
+            for count, one in enumerate(covering, start=1):
+                if count > _SEARCHED:
+                    return None
+                batch = self._by_documents(one.plan.batch)
+                self._log.forget(batch.batch)
+                if self._first <= batch.batch <= self._last and selection.has(batch):
+                    found[batch.batch] = checksums_of(batch)
+        except ControlError:
+            return None
         return dict(sorted(found.items()))
 
-    def named(self, numbers: Sequence[int]) -> Sequence[IndexedBatch]:
-        """Some complete batches, which may be others."""
-        wanted = {*numbers}
-        return checked_summaries(
-            lambda batches: [batch for batch in batches if batch.batch in wanted],
-            self._log,
-            self._marker,
-            min(numbers),
-            max(numbers),
+    def _by_documents(self, number: int) -> IndexedBatch:
+        (plan, plan_sha256), (decision, manifest_sha256) = (
+            self._log.require_plan(number),
+            self._log.require_decision(number),
         )
+        return indexed_batch(plan, plan_sha256, decision, manifest_sha256, same_layout_as=number)
 
-    @property
+    def named(self, numbers: Sequence[int]) -> Sequence[IndexedBatch]:
+        """Some complete batches, which may be others, in the order of their numbers."""
+        found = {batch.batch: batch for batch in self.__dict__.get("_kept", ()) if batch.batch in {*numbers}}
+        missing = {*numbers} - found.keys()
+        if 0 < len(missing) <= _NAMED:
+            found |= {number: self._by_documents(number) for number in missing}
+        elif missing:
+            found |= self._read_some(
+                lambda batches: {batch.batch: batch for batch in batches if batch.batch in missing},
+                min(missing),
+                max(missing),
+            )
+        return [found[number] for number in sorted(found)]
+
+    @functools.cached_property
     def last(self) -> IndexedBatch | None:
         """The last one; None if there are none."""
         if self._are_few:
             return self._kept[-1] if self._kept else None
-        return next(iter(summaries(self._log, self._marker, self._last, self._last)))
+        # Only all batches together show that an index is right.
+        return self._by_documents(self._last)
 
     @functools.cached_property
     def totals(self) -> tuple[int, int, frozenset[int]]:
@@ -284,4 +307,4 @@ class SummarizedBatches:
 
     @functools.cached_property
     def _kept(self) -> Sequence[IndexedBatch]:
-        return checked_summaries(tuple, self._log, self._marker, self._first, self._last)
+        return self._read(tuple)
