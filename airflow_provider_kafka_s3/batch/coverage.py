@@ -256,10 +256,10 @@ class _Search:
                 yield from self._read_indexes([one], spans)
                 if not self.left or _first(self.left) != (partition, offset):
                     return middle + 1, middle
-            side = spans[one].side(self._generation, partition, offset)
+            side = spans[one].side(self._generation, partition, offset, backward=backward)
             if side == 0:
                 break
-            low, high = (low, middle) if (side > 0 if backward else side < 0) else (middle + 1, high)
+            low, high = (low, middle) if side < 0 else (middle + 1, high)
         return len(found), middle
 
     def _read_indexes(self, numbers: Sequence[range], spans: dict[range, _Span]) -> Iterator[Covering]:
@@ -310,15 +310,23 @@ class _Span:
                 known = self._bounds.get((first, last), (low, high))
                 self._bounds[first, last] = min(low, known[0]), max(high, known[1])
 
-    def side(self, generation: int, partition: int, offset: int) -> int:
-        """Where an offset likely is: -1 in an earlier index, 1 in a later one; 0 if that is unknown."""
+    def side(self, generation: int, partition: int, offset: int, *, backward: bool) -> int:
+        """Where an offset likely is: -1 in an earlier index, 1 in a later one; 0 if that is unknown.
+
+        Args:
+            generation: of the offset. Those of batches ascend, in whichever order offsets are landed.
+            partition: of the offset.
+            offset: the offset.
+            backward: whether earlier batches have the higher offsets.
+        """
         if self._generations and generation not in self._generations:
             return -1 if generation < min(self._generations) else 1
         bounds = [bounds for (first, last), bounds in self._bounds.items() if first <= partition <= last]
         if not bounds:
             return 0
         low, high = min(low for low, _ in bounds), max(high for _, high in bounds)
-        return -1 if offset < low else 1 if offset >= high else 0
+        side = -1 if offset < low else 1 if offset >= high else 0
+        return -side if backward else side
 
 
 def _is_in(ranges: Ranges, number: int) -> bool:

@@ -8,10 +8,13 @@ import time
 from collections import Counter
 from typing import Any
 
+import msgspec
 import pytest
 
+from airflow_provider_kafka_s3.batch.coverage import _Span
 from airflow_provider_kafka_s3.batch.log_index import summaries
 from airflow_provider_kafka_s3.documents.codec import canonical, digest
+from airflow_provider_kafka_s3.documents.log_index import LogIndex, indexed_batch
 from airflow_provider_kafka_s3.documents.marker import PartitionState
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.exceptions import LogTamperedError
@@ -25,7 +28,7 @@ from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from airflow_provider_kafka_s3.testing.stores import WRITES, FaultyStore
 from airflow_provider_kafka_s3.testing.topic_state import check_documents
 from tests.protocol.engine import CONTROL, PIPELINE, TOPIC, TOPICS_DIR, Engine
-from tests.protocol.history import documents_of
+from tests.protocol.history import batch_of, checksum_of, documents_of
 
 BATCHES = 10_000
 """Of two records each."""
@@ -216,3 +219,20 @@ def test_the_next_run_plans_with_few_requests(process: Process, original: Past) 
     plan = run.advance()
     assert plan.batch == BATCHES + 1  # type: ignore[union-attr]
     assert process.counts().total() <= 10
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_a_search_goes_to_the_generation_first(backward: bool) -> None:
+    """Generations ascend with the batches, in whichever order the offsets of each were landed."""
+    indexed = [
+        indexed_batch(plan, checksum_of(plan), manifest, checksum_of(manifest), same_layout_as=1)
+        for plan, manifest, _ in (
+            batch_of(n, Offsets({0: [(2 * n, 2 * n + 2)]}), topic="events", topic_id="id") for n in range(1, 101)
+        )
+    ]
+    index = LogIndex(
+        topic="events", first=1, batches=tuple(msgspec.structs.replace(one, generation=3) for one in indexed)
+    )
+    span = _Span(index, 3)
+    assert [span.side(generation, 0, 50, backward=backward) for generation in (2, 3, 4)] == [-1, 0, 1]
+    assert [span.side(3, 0, offset, backward=backward) for offset in (0, 1_000)] == ([1, -1] if backward else [-1, 1])
