@@ -78,14 +78,12 @@ def read_directly(spark: SparkSession) -> None:
     spark.conf.set(_V1_SOURCES, ",".join(sources))
 
 
-def record_frame(
-    spark: SparkSession, plans: Sequence[Plan], options: Mapping[Isolation, Mapping[str, str]]
-) -> DataFrame:
-    """The records of all slices of some plans, read by the tasks of :class:`ReadTasks`.
+def record_frame(spark: SparkSession, tasks: ReadTasks, options: Mapping[Isolation, Mapping[str, str]]) -> DataFrame:
+    """The records of all slices of some plans.
 
     Args:
         spark: the session.
-        plans: of different topics; together they have at least one slice.
+        tasks: that read them, at least one.
         options: of the Kafka source, per isolation level, without the offsets.
 
     Returns:
@@ -94,22 +92,22 @@ def record_frame(
     Raises:
         ConfigurationError: an offset is too large to share a number with its partition.
     """
-    packing = RecordPacking(plans)
+    packing = RecordPacking(tasks.plans)
     given = {isolation: {**of_level, **packing.source_options} for isolation, of_level in options.items()}
-    return slice_frame(spark, plans, given, packing.pieces).selectExpr(*packing.columns)
+    return slice_frame(spark, tasks, given, packing.pieces).selectExpr(*packing.columns)
 
 
 def slice_frame(
     spark: SparkSession,
-    plans: Sequence[Plan],
+    tasks: ReadTasks,
     options: Mapping[Isolation, Mapping[str, str]],
     columns: Sequence[str],
 ) -> DataFrame:
-    """Columns of Spark's Kafka source for all slices, read by the tasks of :class:`ReadTasks`.
+    """Columns of Spark's Kafka source for all slices of some plans.
 
     Args:
         spark: the session.
-        plans: of different topics; together they have at least one slice.
+        tasks: that read them, at least one.
         options: of the Kafka source, per isolation level, without the offsets.
         columns: SQL expressions over the columns of the source.
     """
@@ -119,10 +117,9 @@ def slice_frame(
         source_options = {**options[rank.isolation], **rank.options(), "failOnDataLoss": "true"}
         return spark.read.format("kafka").options(**source_options).load().selectExpr(*columns)
 
-    def in_tasks(slices: Iterable[tuple[Plan, Slice]], tasks: int) -> DataFrame:
-        return _union([*map(frame, slice_ranks(slices))]).coalesce(tasks)
+    def in_tasks(slices: Iterable[tuple[Plan, Slice]], number: int) -> DataFrame:
+        return _union([*map(frame, slice_ranks(slices))]).coalesce(number)
 
-    tasks = ReadTasks(plans)
     frames = [*map(frame, slice_ranks(tasks.alone))]
     frames += [in_tasks(((plan, s) for s in group), 1) for plan, group in tasks.groups]
     if tasks.small:

@@ -49,13 +49,14 @@ from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.spark.conf import APPLICATION_FILE, start_conf, with_job_conf
 from airflow_provider_kafka_s3.spark.failures import explain
 from airflow_provider_kafka_s3.spark.frames import read_directly, record_frame
-from airflow_provider_kafka_s3.spark.progress import Progress, action_of, counts_line
+from airflow_provider_kafka_s3.spark.progress import Progress, action_of, counts_line, parallelism_of
 from airflow_provider_kafka_s3.spark.pyspark_start import (
     drop_numpy_converters,
     import_installed_pyspark,
     import_pandas,
     leave_accumulators,
 )
+from airflow_provider_kafka_s3.spark.read_tasks import ReadTasks
 from airflow_provider_kafka_s3.spark.registration import registration
 from airflow_provider_kafka_s3.spark.rows import ROW_DDL, Row, gather, silent_slices, uploads_of
 from airflow_provider_kafka_s3.spark.spec import JobResult, JobSpec, PlanRef, TopicOutcome
@@ -175,9 +176,10 @@ class Job:
 
     def _execute(self, spark: SparkSession, topics: Sequence[_Topic]) -> dict[str, TopicOutcome]:
         plans = [topic.plan for topic in topics]
+        tasks = ReadTasks(plans, parallelism=parallelism_of(spark))
         try:
-            rows = self._read(spark, topics)
-            results = self._checked(plans, gather(plans, rows), rows)
+            rows = self._read(spark, topics, tasks)
+            results = self._checked(tasks, gather(tasks, rows), rows)
         except Exception as e:  # noqa: BLE001 - py4j raises what it likes
             error = explain(e)
             if len(topics) > 1 and type(error) is not ConfigurationError:
@@ -195,7 +197,7 @@ class Job:
         outcomes = in_threads(settle, range(len(topics)), threads=_TOPIC_THREADS)
         return {outcome.topic: outcome for outcome in outcomes}
 
-    def _read(self, spark: SparkSession, topics: Sequence[_Topic]) -> list[Row]:
+    def _read(self, spark: SparkSession, topics: Sequence[_Topic], tasks: ReadTasks) -> list[Row]:
         spec, plans = self._spec, [topic.plan for topic in topics]
         if not any(plan.slices for plan in plans):
             return []
@@ -219,41 +221,49 @@ class Job:
         log.info("Spark plans the read of %d slices", sum(len(plan.slices) for plan in plans))
         read_directly(spark)
         # Rows only: one per object and one per slice.
-        frame = record_frame(spark, plans, options).mapInArrow(task, ROW_DDL)
-        with Progress(action, plans):
+        frame = record_frame(spark, tasks, options).mapInArrow(task, ROW_DDL)
+        with Progress(action, tasks):
             rows = action.rows(frame)
-        for python, tasks in Counter(row.python for row in rows if row.python).most_common():
-            log.info("%d tasks ran in %s", tasks, python)
+        for python, number in Counter(row.python for row in rows if row.python).most_common():
+            log.info("%d tasks ran in %s", number, python)
         return rows
 
     def _checked(
-        self, plans: Sequence[Plan], results: Sequence[list[SliceRows] | KafkaS3Error], rows: Sequence[Row]
+        self, tasks: ReadTasks, results: Sequence[list[SliceRows] | KafkaS3Error], rows: Sequence[Row]
     ) -> list[list[SliceRows] | KafkaS3Error]:
-        """The results; an error for each plan with a small slice that Spark has not read, and Kafka has records of.
+        """The results; an error for each plan with a slice that Spark has not read, and Kafka has records of."""
+        silent = [(n, s) for n, s in silent_slices(tasks, rows) if isinstance(results[n], list)]
+        if silent:
+            log.info("%s without a record: looking for some in Kafka", count(len(silent), "slice"))
+        checked = [*results]
+        for (number, _), error in zip(
+            silent, in_threads(self._unread(tasks), silent, threads=_TOPIC_THREADS), strict=True
+        ):
+            if error is not None and isinstance(checked[number], list):
+                checked[number] = error
+        return checked
 
-        A task that reads several slices does not name those without records.
-        """
-        silent = silent_slices(plans, rows)
+    def _unread(self, tasks: ReadTasks) -> Callable[[tuple[int, Slice]], KafkaS3Error | None]:
+        """A function for the slices of some tasks: why one is not to be taken for empty."""
 
-        def unread(number_and_slice: tuple[int, Slice]) -> KafkaS3Error | None:
+        def why(number_and_slice: tuple[int, Slice]) -> KafkaS3Error | None:
             number, s = number_and_slice
-            plan = plans[number]
+            plan = tasks.plans[number]
+            what = (
+                f"topic {plan.topic!r}: Spark has returned no record of partition {s.partition}, [{s.start}, {s.end})"
+            )
             try:
                 found = self._source.read(plan.topic, s.partition, s.start, s.end, plan.isolation)
                 if not any(batch.num_rows for batch in found):
                     return None
+            except DataLossError as e:
+                # Another read meets it, and then on_data_loss decides.
+                return SparkJobError(f"{what}, and now they are gone from Kafka. Nothing was decided; try again. {e}")
             except KafkaS3Error as e:
                 return e
-            return SparkJobError(
-                f"topic {plan.topic!r}: Spark has returned no record of partition {s.partition}, offsets {s.start} to "
-                f"{s.end - 1}, and Kafka has some. Nothing was decided; try again"
-            )
+            return SparkJobError(f"{what}, and Kafka has some. Nothing was decided; try again")
 
-        checked = [*results]
-        for (number, _), error in zip(silent, in_threads(unread, silent, threads=_TOPIC_THREADS), strict=True):
-            if error is not None and isinstance(checked[number], list):
-                checked[number] = error
-        return checked
+        return why
 
     # -- after the action ---------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import numpy as np
@@ -29,12 +30,21 @@ from airflow_provider_kafka_s3.arrays import (
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, SparkJobError
 
-__all__ = ["PIECE_BYTES", "RecordPacking"]
+__all__ = ["PIECE_BYTES", "RecordPacking", "SlicePositions"]
 
 PIECE_BYTES: Final = 4096
 """Bytes of one row's value at most: with 10,000 rows in a batch, 40 MB of a worker's memory."""
 
 _MICROSECONDS: Final = 1_000
+
+
+@dataclass(frozen=True)
+class SlicePositions:
+    """The slices of a topic, and the positions of their first and last offsets, ascending."""
+
+    slices: Sequence[Slice]
+    starts: Int64Array
+    lasts: Int64Array
 
 
 class RecordPacking:
@@ -116,30 +126,39 @@ class RecordPacking:
         for low, high in itertools.pairwise(edges):
             yield names[low].as_py(), batch.slice(low, high - low)
 
-    def runs(self, batch: pa.RecordBatch, slices: Sequence[Slice]) -> Iterator[tuple[Slice, pa.RecordBatch]]:
+    def slice_positions(self, slices: Sequence[Slice]) -> SlicePositions:
+        """Where the slices of one topic are.
+
+        Args:
+            slices: by partition and offset.
+        """
+        starts = np.array([s.partition << self._shift | s.start for s in slices], np.int64)
+        return SlicePositions(
+            slices, starts, np.array([s.partition << self._shift | s.end - 1 for s in slices], np.int64)
+        )
+
+    def runs(self, batch: pa.RecordBatch, slices: SlicePositions) -> Iterator[tuple[Slice, pa.RecordBatch]]:
         """The rows of a batch by slice, adjacent ones together, in their order.
 
         Args:
             batch: not empty, of one topic.
-            slices: of that topic, by partition and offset.
+            slices: of that topic.
 
         Raises:
             SparkJobError: a row is of none of the slices.
         """
         positions = int64_values(batch.column("position"))
-        starts = np.array([s.partition << self._shift | s.start for s in slices], np.int64)
-        lasts = np.array([s.partition << self._shift | s.end - 1 for s in slices], np.int64)
-        at = np.searchsorted(starts, positions, side="right") - 1
-        if (wrong := np.flatnonzero((at < 0) | (positions > lasts[at]))).size:
+        at = np.searchsorted(slices.starts, positions, side="right") - 1
+        if (wrong := np.flatnonzero((at < 0) | (positions > slices.lasts[at]))).size:
             position = int(positions[wrong[0]])
             partition, offset = position >> self._shift, position & ((1 << self._shift) - 1)
             raise SparkJobError(
-                f"partition {partition} offset {offset} is in none of the {len(slices)} slices that the task may read. "
-                f"Nothing was decided; try again"
+                f"partition {partition} offset {offset} is in none of the {len(slices.slices)} slices that the task "
+                f"may read. Nothing was decided; try again"
             )
         edges = [0, *(np.flatnonzero(at[1:] != at[:-1]) + 1).tolist(), len(at)]
         for low, high in itertools.pairwise(edges):
-            yield slices[at[low]], batch.slice(low, high - low)
+            yield slices.slices[at[low]], batch.slice(low, high - low)
 
     def records(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Unpack batches of :data:`~airflow_provider_kafka_s3.arrays.RECORD_SCHEMA`, or of whole records.

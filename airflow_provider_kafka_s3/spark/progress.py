@@ -12,14 +12,13 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 import msgspec
 
 from airflow_provider_kafka_s3.documents.manifest import Manifest, ObjectEntry, SliceResult
-from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.messages import count
 from airflow_provider_kafka_s3.spark.read_tasks import ReadTasks
 from airflow_provider_kafka_s3.spark.rows import Row, from_bytes
@@ -38,6 +37,7 @@ __all__ = [
     "action_of",
     "counts_line",
     "is_remote",
+    "parallelism_of",
     "progress_line",
 ]
 
@@ -162,6 +162,11 @@ def is_remote(spark: SparkSession) -> bool:
     return type(spark).__module__.startswith("pyspark.sql.connect.")
 
 
+def parallelism_of(spark: SparkSession) -> int:
+    """Tasks that a session runs at the same time; 0 if that is unknown, as on a Spark Connect server."""
+    return 0 if is_remote(spark) else spark.sparkContext.defaultParallelism
+
+
 def action_of(spark: SparkSession) -> SparkAction:
     """An action of a session."""
     return RemoteAction(spark) if is_remote(spark) else LocalAction(spark)
@@ -172,16 +177,16 @@ class Progress:
 
     Args:
         action: the action.
-        plans: plans that it executes.
+        tasks: that it runs.
         every: seconds between two log lines.
     """
 
-    def __init__(self, action: SparkAction, plans: Sequence[Plan], *, every: float = _EVERY) -> None:
+    def __init__(self, action: SparkAction, tasks: ReadTasks, *, every: float = _EVERY) -> None:
         self._action = action
-        self._topics = ", ".join(plan.topic for plan in plans)
-        self._slices = sum(len(plan.slices) for plan in plans)
-        self._tasks = ReadTasks(plans).count
-        self._offsets = sum(s.end - s.start for plan in plans for s in plan.slices)
+        self._topics = ", ".join(plan.topic for plan in tasks.plans)
+        self._slices = sum(len(plan.slices) for plan in tasks.plans)
+        self._tasks = tasks.count
+        self._offsets = sum(s.end - s.start for plan in tasks.plans for s in plan.slices)
         self._every = every
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="progress", daemon=True)

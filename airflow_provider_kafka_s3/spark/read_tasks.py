@@ -25,20 +25,27 @@ _SLICES: Final = 16
 _OFFSETS: Final = 20_000
 """Offsets of all small slices of a task, on average at most."""
 
+_PARALLELISM: Final = 8
+"""Tasks of small slices at least, if there are so many slices: their records may be large."""
+
 
 class ReadTasks:
     """The tasks that read the slices of some plans.
 
     Args:
         plans: of different topics.
+        parallelism: tasks that Spark runs at the same time, as far as known.
 
     Attributes:
+        plans: of different topics.
         alone: slices that have a task each.
         groups: slices that share objects and have one task together.
         small: slices of the tasks that read several ones. Either none or at least two.
     """
 
-    def __init__(self, plans: Sequence[Plan]) -> None:
+    def __init__(self, plans: Sequence[Plan], *, parallelism: int = 0) -> None:
+        self.plans = plans
+        self._least = max(parallelism, _PARALLELISM)
         single = [(plan, group[0]) for plan in plans for group in plan.grouped if len(group) == 1]
         small = [(plan, s) for plan, s in single if s.end - s.start <= _SMALL]
         self.groups = tuple((plan, group) for plan in plans for group in plan.grouped if len(group) > 1)
@@ -49,7 +56,7 @@ class ReadTasks:
     def of_small(self) -> int:
         """Number of tasks that read the small slices."""
         offsets = sum(s.end - s.start for _, s in self.small)
-        return max(-(-len(self.small) // _SLICES), -(-offsets // _OFFSETS))
+        return max(-(-len(self.small) // _SLICES), -(-offsets // _OFFSETS), min(len(self.small), self._least))
 
     @property
     def count(self) -> int:

@@ -40,7 +40,8 @@ class OrderedSlices:
         batches: Iterable[pa.RecordBatch],
         spill_dir: str | None = None,
     ) -> None:
-        self._runs = (run for batch in batches for run in packing.runs(batch, slices))
+        positions = packing.slice_positions(slices)
+        self._runs = (run for batch in batches for run in packing.runs(batch, positions))
         self._next: tuple[Slice, pa.RecordBatch] | None = next(self._runs, None)
         self._spill_dir = spill_dir
         self._file: io.BufferedRandom | None = None

@@ -96,16 +96,16 @@ def from_bytes(row: bytes | bytearray) -> Row:
     return decode_struct(row, Row)
 
 
-def gather(plans: Sequence[Plan], rows: Iterable[Row]) -> list[list[SliceRows] | KafkaS3Error]:
+def gather(read_tasks: ReadTasks, rows: Iterable[Row]) -> list[list[SliceRows] | KafkaS3Error]:
     """Group the rows of an action by its plans.
 
     A topic is complete when all its slices have ended. Spark fails a task that does not reach the end of its offsets,
     and every task has final rows, so as many tasks have some as :class:`ReadTasks` has. A task without a record cannot
     determine its slices, but these can only be some without other final rows. Numbers of records prove nothing and are
-    not compared. Small slices without a final row are :func:`silent_slices`.
+    not compared. What the number of tasks does not show, :func:`silent_slices` have to.
 
     Args:
-        plans: of the action, in its order.
+        read_tasks: of the action.
         rows: of all its tasks.
 
     Returns:
@@ -115,6 +115,7 @@ def gather(plans: Sequence[Plan], rows: Iterable[Row]) -> list[list[SliceRows] |
     Raises:
         SparkJobError: the rows are inconsistent with the plans.
     """
+    plans = read_tasks.plans
     ends: dict[tuple[int, int], Row] = {}
     objects: dict[tuple[int, int], list[Row]] = {}
     errors: dict[int, KafkaS3Error] = {}
@@ -137,7 +138,6 @@ def gather(plans: Sequence[Plan], rows: Iterable[Row]) -> list[list[SliceRows] |
             ends[where] = row
             if row.kind == "error":
                 errors.setdefault(row.topic, error_from(row.body))
-    read_tasks = ReadTasks(plans)
     groups = [(topic, group) for topic, plan in enumerate(plans) for group in plan.grouped]
     silent = silent_small = 0
     for topic, group in groups:
@@ -169,15 +169,22 @@ def gather(plans: Sequence[Plan], rows: Iterable[Row]) -> list[list[SliceRows] |
     ]
 
 
-def silent_slices(plans: Sequence[Plan], rows: Iterable[Row]) -> list[tuple[int, Slice]]:
-    """The small slices of which tasks that read several slices have returned nothing, by index of the plan.
+def silent_slices(read_tasks: ReadTasks, rows: Iterable[Row]) -> list[tuple[int, Slice]]:
+    """The slices of which nothing was returned, by index of the plan, if tasks have read several small slices.
 
-    They have no records, or Spark has not read them: the number of tasks does not show it.
+    They have no records, or Spark has not read them: a task does not name those without records, so the number of tasks
+    does not show it.
     """
+    if not read_tasks.small:
+        return []
     ended = {(row.topic, row.slice) for row in rows if row.kind in ("slice", "error")}
-    numbers = {plan.topic: number for number, plan in enumerate(plans)}
-    small = [(numbers[plan.topic], s) for plan, s in ReadTasks(plans).small]
-    return [(number, s) for number, s in small if (number, s.id) not in ended]
+    return [
+        (topic, s)
+        for topic, plan in enumerate(read_tasks.plans)
+        for group in plan.grouped
+        if not any((topic, s.id) in ended for s in group)
+        for s in group
+    ]
 
 
 def uploads_of(topic: int, rows: Iterable[Row]) -> list[tuple[str, str]]:

@@ -31,7 +31,7 @@ from airflow_provider_kafka_s3.registry.client import RegistryClient
 from airflow_provider_kafka_s3.registry.settings import RegistrySettings
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
 from airflow_provider_kafka_s3.spark.executor import python_of_worker
-from airflow_provider_kafka_s3.spark.packing import RecordPacking
+from airflow_provider_kafka_s3.spark.packing import RecordPacking, SlicePositions
 from airflow_provider_kafka_s3.spark.reorder import OrderedSlices
 from airflow_provider_kafka_s3.spark.rows import Row, error_row, rows_of_slice, to_batch, uploads_of
 from airflow_provider_kafka_s3.spark.worker_process import exempt_from_collections, forget_zip_importers
@@ -70,7 +70,7 @@ class _TravellingPlan:
         return _unpickled(self.pickled)
 
 
-@functools.lru_cache(maxsize=4)
+@functools.lru_cache(maxsize=32)
 def _unpickled(plan: bytes) -> Plan:
     return cast("Plan", pickle.loads(plan))
 
@@ -169,10 +169,16 @@ class SliceTask:
         """Write slices that share no objects. Those of few bytes wait for the store at the same time."""
         rows: list[Row] = []
         waiting: list[Future[list[Row]]] = []
+        self._store()  # threads would make a client each
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="slice") as pool:
             try:
                 for (topic, number), of_slice in itertools.groupby(self._runs(batches), key=lambda run: run[:2]):
+                    for one in waiting:
+                        if one.done():
+                            one.result()  # an error ends the task before others are read
                     slice_ = self._plans[topic].plan.slices[number]
+                    if any(number in group for group in self._plans[topic].plan.groups if len(group) > 1):
+                        raise SparkJobError(f"slice {number} of {self!r} was read apart from its group. Try again")
                     records = (batch for _, _, batch in of_slice)
                     held, is_whole = _held(records)
                     if is_whole and self._is_written_aside(topic):
@@ -203,14 +209,15 @@ class SliceTask:
             SparkJobError: a row is in no slice.
         """
         numbers = {one.topic: number for number, one in enumerate(self._plans)}
-        slices: dict[int, list[Slice]] = {}
+        slices: dict[int, SlicePositions] = {}
         for batch in batches:
             for name, rows in self._packing.by_topic(batch):
                 topic = 0 if name is None else numbers.get(name)
                 if topic is None:
                     raise SparkJobError(f"a record of topic {name!r} is in no slice of {self!r}. Try again")
                 if topic not in slices:
-                    slices[topic] = sorted(self._plans[topic].plan.slices, key=lambda s: (s.partition, s.start))
+                    by_position = sorted(self._plans[topic].plan.slices, key=lambda s: (s.partition, s.start))
+                    slices[topic] = self._packing.slice_positions(by_position)
                 for slice_, run in self._packing.runs(rows, slices[topic]):
                     yield topic, slice_.id, run
 
@@ -254,9 +261,9 @@ class SliceTask:
         return [row for of_slice in rows for row in rows_of_slice(topic, attempt, of_slice)]
 
     def _is_written_aside(self, topic: int) -> bool:
-        """Whether only this package's code writes the objects, by what no other thread uses."""
+        """Whether only this package's code writes the objects, of values as they are: others take much memory."""
         layout = self._plans[topic].plan.layout
-        return layout is not None and not layout.extensions and not layout.needs_registry
+        return layout is not None and not (layout.extensions or layout.needs_registry or layout.has_typed_values)
 
     def _store(self) -> DurableStore:
         client = _client(self._s3, self._credentials)

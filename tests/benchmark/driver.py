@@ -36,6 +36,7 @@ from airflow_provider_kafka_s3.converters.registry_header import HEADER_SIZE
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.kafka.options import spark_options
 from airflow_provider_kafka_s3.spark.frames import read_directly, slice_frame
+from airflow_provider_kafka_s3.spark.read_tasks import ReadTasks
 from airflow_provider_kafka_s3.testing.registry import SimulatedRegistry
 from dev.airflow_home import AVRO_JARS
 from tests.benchmark.data import SCHEMA, SCHEMA_ID, SPARK_SCHEMA
@@ -79,7 +80,7 @@ class Bench:
         pipeline = self.pipeline(OURS["ours: JSON"], records)
         plan = pipeline.plan(self.config["topic"], "run")
         pipeline.close()
-        return slice_frame(self.spark, [plan], {ISOLATION: options}, columns)
+        return slice_frame(self.spark, ReadTasks([plan]), {ISOLATION: options}, columns)
 
     def floor(self, records: int) -> dict[str, Any]:
         """Read three columns and discard them."""

@@ -155,29 +155,31 @@ def test_every_task_reads_whole_slices(
         plans.append(pipeline.plan(topic, "run"))
 
     packing = RecordPacking(plans)
+    tasks = ReadTasks(plans)
     slices = {plan.topic: sorted(plan.slices, key=lambda s: (s.partition, s.start)) for plan in plans}
+    positions = {topic: packing.slice_positions(some) for topic, some in slices.items()}
 
     def seen(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         found: list[tuple[str, int, list[int]]] = []
         for batch in batches:
             for name, rows in packing.by_topic(batch):
-                for slice_, run in packing.runs(rows, slices[str(name)]):
+                for slice_, run in packing.runs(rows, positions[str(name)]):
                     if not found or found[-1][:2] != (name, slice_.id):
                         found.append((str(name), slice_.id, []))
                     found[-1][2].extend(run.column("position").to_pylist())
         task = uuid.uuid4().hex
-        for name, number, positions in found:
+        for name, number, at in found:
             s = next(s for s in slices[name] if s.id == number)
-            exact = [at - positions[0] for at in positions] == list(range(s.end - s.start))
+            exact = [one - at[0] for one in at] == list(range(s.end - s.start))
             yield pa.RecordBatch.from_pydict({"topic": [name], "slice": [number], "exact": [exact], "task": [task]})
 
     isolation: Isolation = "read_committed"
-    frame = record_frame(spark, plans, {isolation: spark_options(kafka_config, isolation=isolation)})
+    frame = record_frame(spark, tasks, {isolation: spark_options(kafka_config, isolation=isolation)})
     read = frame.mapInArrow(seen, "topic string, slice long, exact boolean, task string").collect()
     planned = [(p.topic, s.id, True) for p in plans for s in p.slices]
     assert sorted(tuple(row)[:3] for row in read) == sorted(planned)
     assert len(planned) == 3 * 3 + 9
-    assert len({row.task for row in read}) == ReadTasks(plans).count == (2 if small else len(planned))
+    assert len({row.task for row in read}) == tasks.count == (8 if small else len(planned))
 
 
 @pytest.mark.newest_spark

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 
 import pytest
 
@@ -63,13 +64,13 @@ class JobHarness:
 
     def job(self, plan: Plan, read: Read) -> TopicOutcome:
         """Execute a plan."""
-        self._patch.setattr(Job, "_read", lambda _job, _spark, topics: read([topic.plan for topic in topics]))
+        self._patch.setattr(Job, "_read", lambda _job, _spark, topics, _tasks: read([topic.plan for topic in topics]))
         ref = PlanRef(topics_dir="topics", pipeline="lake", topic="flights", batch=plan.batch)
         options = ("--kafka-conn-id", "broker")
         spec = JobSpec(
             run="run", plans=(ref,), kafka={}, bucket="lake", result_path="unused", connection_options=options
         )
-        spark = object()
+        spark = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
         result = Job(spec, lambda: spark, source=self.kafka, store=self.store).run()  # type: ignore[arg-type,return-value]
         return result.topics[0]
 
@@ -184,18 +185,18 @@ def test_the_error_of_a_record_without_a_time_read_by_the_driver_has_the_command
     assert "--batch 1 --release debt`" in str(outcome.message)
 
 
-NOTHING = Row(-1, -1, "attempt", "empty")
-"""The row of a task without records."""
+NOTHING = [Row(-1, -1, attempt, "empty") for attempt in ("one", "another")]
+"""The rows of two tasks without records."""
 
 
 def test_small_slices_that_spark_has_not_read_are_not_taken_for_empty(harness: JobHarness) -> None:
-    """The one task of all small slices has returned no record of them, and Kafka has some: nothing is decided."""
+    """Their tasks have returned no record of them, and Kafka has some: nothing is decided."""
     harness.kafka.add_partitions("flights", 2)
     harness.kafka.append("flights", 1, b"4", timestamp=0)
-    outcome = harness.job(harness.plan(JSON), lambda _: [NOTHING])
+    outcome = harness.job(harness.plan(JSON), lambda _: NOTHING)
     assert outcome.kind == "spark_job"
     assert str(outcome.message).startswith(
-        "topic 'flights': Spark has returned no record of partition 0, offsets 0 to 2, and Kafka has some"
+        "topic 'flights': Spark has returned no record of partition 0, [0, 3), and Kafka has some"
     )
     assert harness.committer().log.read_manifest(1) is None
 
@@ -207,7 +208,7 @@ def test_small_slices_without_records_are_committed(harness: JobHarness) -> None
         if partition:
             harness.kafka.append("flights", 1, b"4", timestamp=0)
         harness.kafka.compact("flights", partition, offset)
-    outcome = harness.job(harness.plan(JSON), lambda _: [NOTHING])
+    outcome = harness.job(harness.plan(JSON), lambda _: NOTHING)
     assert (outcome.status, outcome.message) == ("decided", None)
     manifest = harness.committer().log.read_manifest(1)
     assert manifest is not None
@@ -226,6 +227,12 @@ def test_a_small_slice_of_which_nothing_is_known_fails_its_topic(
         raise UnknownOutcomeError("no response")
 
     monkeypatch.setattr(harness.kafka, "read", read)
-    outcome = harness.job(plan, lambda _: [NOTHING])
+    outcome = harness.job(plan, lambda _: NOTHING)
     assert outcome.message == "no response"
+    harness.kafka.delete_records("flights", 0, 3)
+    harness.kafka.delete_records("flights", 1, 1)
+    monkeypatch.undo()
+    outcome = harness.job(plan, lambda _: NOTHING)
+    assert outcome.kind == "spark_job"
+    assert "and now they are gone from Kafka. Nothing was decided; try again" in str(outcome.message)
     assert harness.committer().log.read_manifest(1) is None

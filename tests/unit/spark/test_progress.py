@@ -15,6 +15,7 @@ from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.pipeline import TopicPipeline
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.spark.progress import Count, Progress, counts_line, progress_line
+from airflow_provider_kafka_s3.spark.read_tasks import ReadTasks
 from airflow_provider_kafka_s3.spark.rows import Row
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
@@ -107,7 +108,7 @@ def test_the_log_shows_changes_and_counts_never_decrease(plan: Plan, caplog: pyt
     """Spark resets its counts when a query ends; equal or lower counts are not logged."""
     caplog.set_level(logging.INFO)
     action = ScriptedAction(count(0), count(4), count(4), count(9), count(0, tasks=0), count(3))
-    with Progress(action, [plan], every=0.001):
+    with Progress(action, ReadTasks([plan]), every=0.001):
         assert action.exhausted.wait(30)
     lines = [message for message in caplog.messages if " records (" in message]
     assert [line.split(" tasks, ")[1].split(" records")[0] for line in lines] == ["4 of 10", "9 of 10"]
@@ -119,6 +120,6 @@ def test_unavailable_progress_is_no_error(plan: Plan, caplog: pytest.LogCaptureF
     """The action continues; the log has its start and its end."""
     caplog.set_level(logging.INFO)
     action = ScriptedAction(RuntimeError("the session is gone"))
-    with Progress(action, [plan], every=0.001):
+    with Progress(action, ReadTasks([plan]), every=0.001):
         assert action.exhausted.wait(30)
     assert len(caplog.messages) - sum("offsets to land" in m or "claims" in m for m in caplog.messages) == 2

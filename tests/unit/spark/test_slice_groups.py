@@ -190,7 +190,7 @@ def test_an_invalid_record_in_any_slice_is_one_row_of_the_task(store: MemoryStor
     (row,) = run(task_of([PLAN]), *packed(GROUP[:2]), invalid)
     assert row.kind == "error"
     assert b"partition 1, offset 5" in bytes(row.body)
-    (error,) = gather([PLAN], [row, EMPTY])
+    (error,) = gather(ReadTasks([PLAN]), [row, EMPTY])
     assert isinstance(error, RecordError)
     assert not list(store.pending_uploads(""))
 
@@ -245,8 +245,8 @@ M0, M1, M2 = slice_rows(0, 5, objects=2), slice_rows(1, 9, objects=0), slice_row
 def test_a_group_ends_with_a_row_for_each_of_its_slices() -> None:
     """One task reports them; a group without a record is one task without records."""
     rows = [*rows_of_slice(0, "r", M0), *rows_of_slice(0, "r", M1)]
-    assert gather([MERGED], [*rows, *rows_of_slice(0, "q", M2)]) == [[M0, M1, M2]]
-    (found,) = gather([MERGED], [EMPTY, *rows_of_slice(0, "q", M2)])
+    assert gather(ReadTasks([MERGED]), [*rows, *rows_of_slice(0, "q", M2)]) == [[M0, M1, M2]]
+    (found,) = gather(ReadTasks([MERGED]), [EMPTY, *rows_of_slice(0, "q", M2)])
     assert isinstance(found, list)
     assert [(s.result.records, s.result.next_offset, s.objects) for s in found[:2]] == [(0, 5, ()), (0, 9, ())]
 
@@ -270,13 +270,13 @@ def test_a_group_ends_with_a_row_for_each_of_its_slices() -> None:
 def test_a_group_that_was_not_read_by_one_task_decides_nothing(rows: list[Row]) -> None:
     """If Spark read its slices by several tasks, their objects would not be those of the plan."""
     with pytest.raises(SparkJobError, match="Nothing was decided"):
-        gather([MERGED], rows)
+        gather(ReadTasks([MERGED]), rows)
 
 
 def test_an_error_in_a_group_is_that_of_its_topic() -> None:
     """Its other slices have no rows."""
     failed = error_row(0, 1, "r", error_of_kind("record", "offset 7"))
-    (error,) = gather([MERGED], [failed, *rows_of_slice(0, "q", M2)])
+    (error,) = gather(ReadTasks([MERGED]), [failed, *rows_of_slice(0, "q", M2)])
     assert isinstance(error, RecordError)
 
 
@@ -347,11 +347,13 @@ def test_one_task_reads_exactly_the_slices_of_a_group(data: st.DataObject) -> No
     groups = tuple(tuple(range(a, b)) for a, b in itertools.pairwise(edges))
     plan = data_plan(LAYOUT, slices, groups=groups, topic="a")
     small = {s.id for _, s in ReadTasks([plan]).small}
-    frame = cast("Any", slice_frame(cast("Any", Reader()), [plan], {"read_committed": {}}, ["offset"]))
-    found = sorted(sorted(task_) for task_ in frame.tasks)
-    expected = [[(s.partition, s.start, s.end) for s in group] for group in plan.grouped if group[0].id not in small]
-    expected += [[(s.partition, s.start, s.end) for s in plan.slices if s.id in small]] * bool(small)
-    assert found == sorted(map(sorted, expected))
+    frame = cast("Any", slice_frame(cast("Any", Reader()), ReadTasks([plan]), {"read_committed": {}}, ["offset"]))
+    found = [sorted(task_) for task_ in frame.tasks]
+    for group in plan.grouped:
+        if group[0].id not in small:
+            assert sorted((s.partition, s.start, s.end) for s in group) in found
+    assert sorted(itertools.chain(*found)) == sorted((s.partition, s.start, s.end) for s in plan.slices)
+    assert len(found) == ReadTasks([plan]).count
 
 
 def test_the_plan_of_many_groups_is_flat() -> None:
@@ -360,14 +362,14 @@ def test_the_plan_of_many_groups_is_flat() -> None:
         data_plan(LAYOUT, slices_of((0, 0, 5), (1, 0, 5)), groups=((0, 1),), topic=f"t{number}")
         for number in range(500)
     ]
-    frame = cast("Any", slice_frame(cast("Any", Reader()), plans, {"read_committed": {}}, ["offset"]))
+    frame = cast("Any", slice_frame(cast("Any", Reader()), ReadTasks(plans), {"read_committed": {}}, ["offset"]))
     assert (len(frame.tasks), frame.depth) == (500, 9)
 
 
 def test_rows_of_a_group_survive_the_transfer(store: MemoryStore) -> None:
     """Entries with ranges pass through Arrow and JSON, and make a manifest's slices."""
     rows = run(task_of([PLAN]), *packed([GROUP[3], *GROUP[:3]]))
-    (found,) = gather([PLAN], [*rows, EMPTY])
+    (found,) = gather(ReadTasks([PLAN]), [*rows, EMPTY])
     assert isinstance(found, list)
     assert [row.result.records for row in found] == [4, 2, 4, 3, 0]
     assert [entry.slices for row in found for entry in row.objects] == [(0, 1, 2, 3), (0, 1, 2, 3)]

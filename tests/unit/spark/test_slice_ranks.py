@@ -14,6 +14,7 @@ from airflow_provider_kafka_s3.batch.source import Isolation
 from airflow_provider_kafka_s3.config import JsonLines, Layout
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.spark.frames import slice_frame, slice_ranks
+from airflow_provider_kafka_s3.spark.read_tasks import ReadTasks
 from tests.plans import data_plan, slices_of
 
 LAYOUT = Layout(format=JsonLines())
@@ -118,6 +119,6 @@ def test_every_frame_fails_on_lost_records_whatever_the_options_say(options: Map
     session = Session()
     levels: Mapping[Isolation, Mapping[str, str]] = {"read_committed": options, "read_uncommitted": options}
     plans = [plan_of("a", [(0, 0, 5), (0, 5, 9)]), plan_of("b", [(0, 7, 8)], "read_uncommitted")]
-    slice_frame(cast("Any", session), plans, levels, ["offset"])
+    slice_frame(cast("Any", session), ReadTasks(plans), levels, ["offset"])
     options = [(given["failondataloss"], json.loads(given["startingoffsets"])) for given in session.read.given]
     assert options == [("true", {"a": {"0": 0}}), ("true", {"a": {"0": 5}}), ("true", {"b": {"0": 7}})]

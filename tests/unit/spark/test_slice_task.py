@@ -20,15 +20,28 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from airflow_provider_kafka_s3.config import MIB, Daily, JsonLines, Layout, Upload
+from airflow_provider_kafka_s3.config import (
+    MIB,
+    Chain,
+    CustomPartitioner,
+    Daily,
+    JsonConverter,
+    JsonLines,
+    Layout,
+    Parquet,
+    RawBytes,
+    Upload,
+)
 from airflow_provider_kafka_s3.exceptions import (
     AccessDeniedError,
+    RecordError,
     SparkJobError,
     SparkTimestampError,
     UnknownOutcomeError,
 )
 from airflow_provider_kafka_s3.retry import RetryPolicy
 from airflow_provider_kafka_s3.spark import read_tasks, task
+from airflow_provider_kafka_s3.spark.read_tasks import ReadTasks
 from airflow_provider_kafka_s3.spark.rows import Row, error_from, from_bytes, gather
 from airflow_provider_kafka_s3.spark.task import SliceTask
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
@@ -92,6 +105,7 @@ def test_a_task_finds_its_slices_by_their_records(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch, batches: str
 ) -> None:
     """Each slice is written to its own objects, whichever slices a task reads, and wherever Spark's batches end."""
+    monkeypatch.setattr(read_tasks, "_PARALLELISM", 1)
     if batches == "one task each":
         monkeypatch.setattr(read_tasks, "_SMALL", 0)
         rows = [row for slice_ in SLICES for row in run(make_task(), spark_batch([]), spark_batch(records(*slice_)))]
@@ -99,7 +113,7 @@ def test_a_task_finds_its_slices_by_their_records(
         some = [record for slice_ in SLICES for record in records(*slice_)]
         size = len(some) if batches == "one batch" else 7
         rows = run(make_task(), *(spark_batch(some[at : at + size]) for at in range(0, len(some), size)))
-    first, second = gather(PLANS, rows)
+    first, second = gather(ReadTasks(PLANS), rows)
     assert isinstance(first, list)
     assert isinstance(second, list)
     assert [s.result.records for s in first] == [47, 40, 10]
@@ -184,6 +198,50 @@ def test_slices_of_few_bytes_wait_for_the_store_together(store: MemoryStore, mon
     rows = run(make_task(plans), spark_batch(some), spark_batch(large))
     assert next((row.topic, row.slice) for row in rows if row.kind == "slice") == (0, 3)
     assert len(list(store.pending_uploads(""))) == 5
+
+
+CUSTOM = CustomPartitioner(import_path="their_package:TheirPartitioner")
+
+
+@pytest.mark.parametrize(
+    ("layout", "aside"),
+    [
+        (Layout(format=JsonLines()), True),
+        (Layout(format=RawBytes(), partitioner=Daily()), True),
+        (Layout(format=Parquet(), value_converter=JsonConverter(schemas_enable=True)), False),
+        (Layout(format=JsonLines(), partitioner=Chain(partitioners=(CUSTOM, Daily()))), False),
+    ],
+    ids=["lines", "bytes", "values with a schema", "a class of another package"],
+)
+def test_classes_of_others_and_values_with_a_schema_stay_in_the_thread_of_the_task(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch, layout: Layout, aside: bool
+) -> None:
+    """Classes may use state of their module, and columns take many times the bytes of their records."""
+    threads = []
+
+    def write_slices(*_: object, **__: object) -> None:
+        threads.append(threading.current_thread() is threading.main_thread())
+        raise RecordError("nothing is written here")
+
+    monkeypatch.setattr(task, "write_slices", write_slices)
+    plans = [msgspec.structs.replace(plan, layout=layout) for plan in PLANS]
+    run(make_task(plans), spark_batch([record for slice_ in SLICES for record in records(*slice_)]))
+    assert threads == [not aside] * len(SLICES)
+
+
+def test_threads_of_a_task_share_one_client(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client takes a twentieth of a CPU second, and another request for credentials."""
+    monkeypatch.undo()
+    made = []
+
+    def make_client(*_: object) -> None:
+        made.append(threading.current_thread().name)
+
+    task._client.cache_clear()
+    monkeypatch.setattr(task, "make_client", make_client)
+    monkeypatch.setattr(task, "S3Store", lambda *_: store)
+    run(make_task(), spark_batch([record for slice_ in SLICES for record in records(*slice_)]))
+    assert made == ["MainThread"]
 
 
 def test_a_task_that_fails_aborts_the_uploads_of_all_its_slices(
