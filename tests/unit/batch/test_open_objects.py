@@ -149,14 +149,16 @@ def land(layout: Layout, memory: int, folder: Path, monkeypatch: pytest.MonkeyPa
 
 
 def _descriptors() -> set[tuple[str, str]]:
-    """The open descriptors of this process, each with the file, pipe or socket that it is.
+    """The open descriptors of this process, each with the file or pipe that it is.
 
-    A number would not do: Python may close those of an earlier test at any moment.
+    A number would not do: Python may close those of an earlier test at any moment. Nor would sockets: a client of a
+    broker that earlier tests have used connects again at any moment. The store of these tests is in memory.
     """
     descriptors = set()
     for number in os.listdir("/proc/self/fd"):
         with contextlib.suppress(FileNotFoundError):  # the listing's own
-            descriptors.add((number, os.readlink(f"/proc/self/fd/{number}")))
+            if not (target := os.readlink(f"/proc/self/fd/{number}")).startswith("socket:"):
+                descriptors.add((number, target))
     return descriptors
 
 
