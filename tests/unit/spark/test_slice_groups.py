@@ -183,6 +183,13 @@ def test_a_record_of_another_group_is_an_error(store: MemoryStore, foreign: Slic
     assert not list(store.pending_uploads(""))
 
 
+def test_a_slice_of_a_group_is_not_written_apart_from_it(store: MemoryStore) -> None:
+    """A task of small slices that gets one of a group ends: its objects would not be those of the plan."""
+    with pytest.raises(SparkJobError, match=r"slice 0 of .* was read apart from its group"):
+        run(task_of([PLAN]), *packed([SLICES[4], SLICES[0]]))
+    assert not list(store.pending_uploads(""))
+
+
 def test_an_invalid_record_in_any_slice_is_one_row_of_the_task(store: MemoryStore) -> None:
     """With its partition and offset; the driver takes it for the whole group."""
     bad = packed([GROUP[2]])[0]
