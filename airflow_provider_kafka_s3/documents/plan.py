@@ -122,6 +122,15 @@ class Plan(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
             return tuple((s,) for s in self.slices)
         return tuple(tuple(self.slices[i] for i in group) for group in self.groups)
 
+    def group_of(self, slice_: int) -> tuple[Slice, ...]:
+        """The slices that share objects with a slice, and itself.
+
+        Args:
+            slice_: its id.
+        """
+        group = next((group for group in self.groups if slice_ in group), (slice_,))
+        return tuple(self.slices[i] for i in group)
+
     @property
     def claim(self) -> Offsets:
         """The offsets that belong to this batch alone: those in its slices and those skipped."""

@@ -383,7 +383,7 @@ class Snapshot:
     @property
     def generations(self) -> tuple[int, ...]:
         """Those that committed batches have records of."""
-        return tuple(sorted(self._batches.totals[2]))
+        return tuple(sorted(self._batches.totals.generations))
 
     @property
     def generation(self) -> int:
@@ -466,12 +466,12 @@ class Snapshot:
     @property
     def records(self) -> int:
         """Records of all batches; dead letters, and null values that were left out, are not among them."""
-        return self._batches.totals[0]
+        return self._batches.totals.records
 
     @property
     def dead_letters(self) -> int:
         """Records of all batches that could not be written."""
-        return self._batches.totals[1]
+        return self._batches.totals.dead_letters
 
     def _behind(self, last: int) -> str:
         """The end of an error about a number behind the last contiguous batch."""

@@ -6,7 +6,7 @@ import functools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from airflow_provider_kafka_s3.batch.coverage import covering_downward
 from airflow_provider_kafka_s3.batch.log import TopicLog
@@ -168,6 +168,20 @@ def checksums_of(batch: IndexedBatch) -> bytes:
     return bytes.fromhex(batch.plan_sha256 + batch.manifest_sha256)
 
 
+class Totals(NamedTuple):
+    """Sums of some batches.
+
+    Attributes:
+        records: of all batches.
+        dead_letters: of all batches.
+        generations: that committed batches have records of.
+    """
+
+    records: int
+    dead_letters: int
+    generations: frozenset[int]
+
+
 class SummarizedBatches:
     """Consecutive resolved batches of a log.
 
@@ -244,9 +258,9 @@ class SummarizedBatches:
         if wanted is None or generation is None or not 0 <= generation <= self._marker.generation:
             return None
         covered = self._marker.covered_in(generation)
-        ends = {partition: ranges[-1][1] for partition, ranges in covered.items()}
-        if any(start < ends.get(partition, start + 1) for partition, ((start, _), *_) in (wanted - covered).items()):
-            return None
+        for partition, ranges in (wanted - covered).items():
+            if (end := covered.end(partition)) is None or ranges[0][0] < end:
+                return None
         covering = covering_downward(self._log, wanted & covered, generation=generation, marker=self._marker)
         found = {}
         try:
@@ -262,10 +276,8 @@ class SummarizedBatches:
         return dict(sorted(found.items()))
 
     def _by_documents(self, number: int) -> IndexedBatch:
-        (plan, plan_sha256), (decision, manifest_sha256) = (
-            self._log.require_plan(number),
-            self._log.require_decision(number),
-        )
+        plan, plan_sha256 = self._log.require_plan(number)
+        decision, manifest_sha256 = self._log.require_decision(number)
         return indexed_batch(plan, plan_sha256, decision, manifest_sha256, same_layout_as=number)
 
     def named(self, numbers: Sequence[int]) -> Sequence[IndexedBatch]:
@@ -291,11 +303,11 @@ class SummarizedBatches:
         return self._by_documents(self._last)
 
     @functools.cached_property
-    def totals(self) -> tuple[int, int, frozenset[int]]:
-        """Records, dead letters, and the generations that committed batches have records of."""
+    def totals(self) -> Totals:
+        """Sums of all batches."""
         if self._blocks is None:
             self._blocks, _ = self.read(lambda batches: _with_blocks(batches, lambda some: deque(some, maxlen=0)))
-        return (
+        return Totals(
             sum(block.records for block in self._blocks),
             sum(block.dead_letters for block in self._blocks),
             frozenset(generation for block in self._blocks for generation in block.generations),

@@ -175,9 +175,8 @@ class Job:
     # -- the action ---------------------------------------------------------------------------------------------------
 
     def _execute(self, spark: SparkSession, topics: Sequence[_Topic]) -> dict[str, TopicOutcome]:
-        plans = [topic.plan for topic in topics]
-        tasks = ReadTasks(plans, parallelism=parallelism_of(spark))
         try:
+            tasks = ReadTasks([topic.plan for topic in topics], parallelism=parallelism_of(spark))
             rows = self._read(spark, topics, tasks)
             results = self._checked(tasks, gather(tasks, rows), rows)
         except Exception as e:  # noqa: BLE001 - py4j raises what it likes
@@ -198,7 +197,7 @@ class Job:
         return {outcome.topic: outcome for outcome in outcomes}
 
     def _read(self, spark: SparkSession, topics: Sequence[_Topic], tasks: ReadTasks) -> list[Row]:
-        spec, plans = self._spec, [topic.plan for topic in topics]
+        spec, plans = self._spec, tasks.plans
         if not any(plan.slices for plan in plans):
             return []
         action = action_of(spark)
@@ -235,35 +234,26 @@ class Job:
         silent = [(n, s) for n, s in silent_slices(tasks, rows) if isinstance(results[n], list)]
         if silent:
             log.info("%s without a record: looking for some in Kafka", count(len(silent), "slice"))
+        errors = in_threads(lambda one: self._unread(tasks.plans[one[0]], one[1]), silent, threads=_TOPIC_THREADS)
         checked = [*results]
-        for (number, _), error in zip(
-            silent, in_threads(self._unread(tasks), silent, threads=_TOPIC_THREADS), strict=True
-        ):
+        for (number, _), error in zip(silent, errors, strict=True):
             if error is not None and isinstance(checked[number], list):
                 checked[number] = error
         return checked
 
-    def _unread(self, tasks: ReadTasks) -> Callable[[tuple[int, Slice]], KafkaS3Error | None]:
-        """A function for the slices of some tasks: why one is not to be taken for empty."""
-
-        def why(number_and_slice: tuple[int, Slice]) -> KafkaS3Error | None:
-            number, s = number_and_slice
-            plan = tasks.plans[number]
-            what = (
-                f"topic {plan.topic!r}: Spark has returned no record of partition {s.partition}, [{s.start}, {s.end})"
-            )
-            try:
-                found = self._source.read(plan.topic, s.partition, s.start, s.end, plan.isolation)
-                if not any(batch.num_rows for batch in found):
-                    return None
-            except DataLossError as e:
-                # Another read meets it, and then on_data_loss decides.
-                return SparkJobError(f"{what}, and now they are gone from Kafka. Nothing was decided; try again. {e}")
-            except KafkaS3Error as e:
-                return e
-            return SparkJobError(f"{what}, and Kafka has some. Nothing was decided; try again")
-
-        return why
+    def _unread(self, plan: Plan, s: Slice) -> KafkaS3Error | None:
+        """Why a slice of which Spark has returned nothing is not to be taken for empty; None: it is empty."""
+        what = f"topic {plan.topic!r}: Spark has returned no record of partition {s.partition}, [{s.start}, {s.end})"
+        try:
+            found = self._source.read(plan.topic, s.partition, s.start, s.end, plan.isolation)
+            if not any(batch.num_rows for batch in found):
+                return None
+        except DataLossError as e:
+            # Another read meets it, and then on_data_loss decides.
+            return SparkJobError(f"{what}, and now they are gone from Kafka. Nothing was decided; try again. {e}")
+        except KafkaS3Error as e:
+            return e
+        return SparkJobError(f"{what}, and Kafka has some. Nothing was decided; try again")
 
     # -- after the action ---------------------------------------------------------------------------------------------
 

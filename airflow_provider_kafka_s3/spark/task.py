@@ -152,17 +152,15 @@ class SliceTask:
 
     def _write(self, first: pa.RecordBatch, batches: Iterable[pa.RecordBatch], attempt: str) -> list[Row]:
         # Spark gives a task no other identification than its records.
-        topic, number, _ = next(self._runs([first]))
+        topic, number, _ = next(self._runs([first.slice(0, 1)]))
         plan = self._plans[topic].plan
-        slice_ = plan.slices[number]
-        group = next(group for group in plan.grouped if slice_ in group)
-        if len(group) > 1:
+        if len(group := plan.group_of(number)) > 1:
 
             def write_group() -> list[Row]:
                 with OrderedSlices(self._packing, group, batches, self._upload.spill_dir) as ordered:
                     return self._write_slices(topic, group, ordered.of, attempt, ordered.end)
 
-            return _or_error_row(topic, slice_, attempt, write_group)
+            return _or_error_row(topic, plan.slices[number], attempt, write_group)
         return self._write_each(batches, attempt)
 
     def _write_each(self, batches: Iterable[pa.RecordBatch], attempt: str) -> list[Row]:
@@ -176,8 +174,8 @@ class SliceTask:
                     for one in waiting:
                         if one.done():
                             one.result()  # an error ends the task before others are read
-                    slice_ = self._plans[topic].plan.slices[number]
-                    if any(number in group for group in self._plans[topic].plan.groups if len(group) > 1):
+                    slice_, *others = self._plans[topic].plan.group_of(number)
+                    if others:
                         raise SparkJobError(f"slice {number} of {self!r} was read apart from its group. Try again")
                     records = (batch for _, _, batch in of_slice)
                     held, is_whole = _held(records)

@@ -1,8 +1,8 @@
 """The messages between a job and a warm process, over a Unix socket.
 
-The warm process accepts a connection and forks. It sends a :class:`Greeting` with a descriptor
-of the child, and in the end the child's exit code. The rest is the child's: it reads the :class:`Request`, becomes the
-driver of the job, and confirms it. So the warm process never has anything of a job in its memory.
+The warm process accepts a connection and forks. It sends a greeting with a descriptor of the child, and in the end the
+child's exit code. The rest is the child's: it reads the request, becomes the driver of the job, and confirms it. So the
+warm process never has anything of a job in its memory.
 """
 
 from __future__ import annotations

@@ -140,9 +140,9 @@ def _mask() -> int:
     """The mask of new files, which a process can otherwise read only by changing it, for all its threads.
 
     Raises:
-        OSError: this system does not tell.
+        OSError: this system does not show it.
     """
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("Umask:"):
             return int(line.split()[1], 8)
-    raise OSError("this system does not tell the mask of new files")
+    raise OSError("this system does not show the mask of new files")
