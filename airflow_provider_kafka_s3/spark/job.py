@@ -53,8 +53,8 @@ from airflow_provider_kafka_s3.spark.progress import Progress, action_of, counts
 from airflow_provider_kafka_s3.spark.pyspark_start import (
     drop_numpy_converters,
     import_installed_pyspark,
-    import_pandas,
     leave_accumulators,
+    leave_out_pandas,
 )
 from airflow_provider_kafka_s3.spark.read_tasks import ReadTasks
 from airflow_provider_kafka_s3.spark.registration import registration
@@ -372,7 +372,7 @@ def _session(connecting: threading.Thread, *, offsets: int) -> SparkSession:
     wanted = {**start_conf(master, offsets=offsets, installed=_is_installed()), **with_job_conf(given)}
     ours = {name: value for name, value in wanted.items() if given.get(name) != value}
     log.info("starting Spark at master %s", master)
-    threading.Thread(target=import_pandas, name="import-pandas", daemon=True).start()
+    leave_out_pandas()
     began = time.monotonic()
     with registration(SparkContext._gateway, master):
         context = SparkContext.getOrCreate(conf.setAll(list(ours.items())))

@@ -43,6 +43,18 @@ spark.stop()
 print(written.value, context_of_java.isStopped())
 """
 
+MAP = """
+import sys
+from pyspark.sql import SparkSession
+from airflow_provider_kafka_s3.spark.pyspark_start import drop_numpy_converters, leave_out_pandas
+drop_numpy_converters()
+leave_out_pandas()
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+print([row.id for row in spark.range(3).mapInArrow(lambda batches: batches, "id long").collect()])
+spark.stop()
+assert "pandas" not in sys.modules
+"""
+
 
 @pytest.fixture
 def home() -> Path:
@@ -55,7 +67,8 @@ def home() -> Path:
 def run(script: str, home: Path) -> list[str]:
     """Run Python as Spark's scripts do; returns the lines that it prints."""
     zips = sorted((home / "python" / "lib").glob("*.zip"))
-    env = {"SPARK_HOME": str(home), "PYTHONPATH": os.pathsep.join(map(str, [*zips, ROOT]))}
+    path = os.pathsep.join(map(str, [*zips, ROOT]))
+    env = {"SPARK_HOME": str(home), "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable}
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -84,3 +97,8 @@ def test_calls_of_java_import_neither_pandas_nor_tools_for_tests(home: Path) -> 
 def test_a_session_that_leaves_its_accumulators_is_stopped_and_has_all_updates(home: Path) -> None:
     """Of tasks of an action that has returned."""
     assert run(STOP, home) == ["7 True"]
+
+
+def test_a_job_does_not_import_pandas(home: Path) -> None:
+    """``mapInArrow`` needs none."""
+    assert run(MAP, home) == ["[0, 1, 2]"]
