@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
@@ -18,17 +20,19 @@ from airflow_provider_kafka_s3.kafka.client import (
     unreachable,
     wait_for,
 )
+from airflow_provider_kafka_s3.kafka.joint_requests import JointRequests
 from airflow_provider_kafka_s3.kafka.options import Isolation, client_config
-from airflow_provider_kafka_s3.messages import few
+from airflow_provider_kafka_s3.messages import count, few
 from airflow_provider_kafka_s3.retry import Retrier
 
 if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
+    from confluent_kafka.admin import AdminClient
 
 __all__ = ["ConsumerGroup", "Isolation", "KafkaCluster", "TimedOffset", "TopicInfo"]
 
 log = logging.getLogger(__name__)
 
+K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 _PATIENCE: Final = 10.0
@@ -40,6 +44,10 @@ _REACH: Final = 20.0
 _NAMED: Final = 5
 """Partitions that an error names; a topic may have thousands."""
 
+_EARLIEST: Final = -2
+_LATEST: Final = -1
+"""What Kafka has in place of a timestamp for the first offset, and for the end."""
+
 _NONE_AT_TIMESTAMP: Final = -1
 """Kafka's response if no record is as late as the timestamp."""
 
@@ -49,6 +57,15 @@ class TimedOffset(NamedTuple):
 
     offset: int
     timestamp: int
+
+
+class _Position(NamedTuple):
+    """Where to look in partitions of a topic: at a timestamp, or :data:`_EARLIEST` or :data:`_LATEST`."""
+
+    topic: str
+    partitions: tuple[int, ...]
+    at: int
+    isolation: Isolation
 
 
 @dataclass(frozen=True)
@@ -108,6 +125,8 @@ class KafkaCluster:
         self._retrier = retrier or Retrier()
         self._client = self._connect()
         self._unreachable_since: float | None = None
+        self._descriptions: JointRequests[str, TopicInfo] = JointRequests(self._joint(_describe))
+        self._offsets: JointRequests[_Position, dict[int, TimedOffset]] = JointRequests(self._joint(_list_offsets))
 
     @property
     def bootstrap_servers(self) -> str:
@@ -125,23 +144,8 @@ class KafkaCluster:
         """
         what = f"describe topic {topic!r} at {self.bootstrap_servers}"
 
-        def request(client: _Client) -> TopicInfo:
-            from confluent_kafka import TopicCollection
-
-            timeout = client.patience(self._timeout)
-            # Not list_topics(): a metadata request creates a missing topic on brokers that allow it.
-            described = client.admin.describe_topics(TopicCollection([topic]), request_timeout=timeout)[topic]
-            cluster = client.admin.describe_cluster(request_timeout=timeout)
-            found = client.wait(described, timeout, what)
-            return TopicInfo(
-                name=topic,
-                topic_id=_url_safe(found.topic_id),
-                cluster_id=client.wait(cluster, timeout, what).cluster_id or None,
-                partitions=tuple(sorted(p.id for p in found.partitions)),
-            )
-
         try:
-            return self._send(request, what)
+            return self._first_joint(self._descriptions, _describe, topic, what)
         except TopicNotFoundError as e:
             # The cluster may be another one than the user means.
             with contextlib.suppress(KafkaS3Error):
@@ -159,9 +163,7 @@ class KafkaCluster:
         Raises:
             KafkaS3Error: see :meth:`describe`.
         """
-        from confluent_kafka.admin import OffsetSpec
-
-        return self._list_offsets(topic, partitions, OffsetSpec.earliest(), "read_uncommitted", "find the start of")
+        return _without_times(self._find(topic, partitions, _EARLIEST, "read_uncommitted", "find the start of"))
 
     def ends(self, topic: str, partitions: Iterable[int], isolation: Isolation) -> dict[int, int]:
         """The offset after the last one that a reader may read, per partition.
@@ -174,9 +176,7 @@ class KafkaCluster:
         Raises:
             KafkaS3Error: see :meth:`describe`.
         """
-        from confluent_kafka.admin import OffsetSpec
-
-        return self._list_offsets(topic, partitions, OffsetSpec.latest(), isolation, "find the end of")
+        return _without_times(self._find(topic, partitions, _LATEST, isolation, "find the end of"))
 
     def at_timestamp(self, topic: str, partitions: Iterable[int], milliseconds: int) -> dict[int, TimedOffset | None]:
         """The first offset whose timestamp is at or after a point in time, per partition; None if there is none.
@@ -193,12 +193,8 @@ class KafkaCluster:
         Raises:
             KafkaS3Error: see :meth:`describe`.
         """
-        from confluent_kafka.admin import OffsetSpec
-
-        found = self._list_offset_results(
-            topic, partitions, OffsetSpec.for_timestamp(milliseconds), "read_uncommitted", "find a point in time in"
-        )
-        return {p: TimedOffset(int(a.offset), int(a.timestamp)) if a.offset >= 0 else None for p, a in found.items()}
+        found = self._find(topic, partitions, milliseconds, "read_uncommitted", "find a point in time in")
+        return {partition: at if at.offset >= 0 else None for partition, at in found.items()}
 
     def consumer_group(self, name: str) -> ConsumerGroup:
         """A consumer group; one that does not exist has neither members nor offsets.
@@ -237,55 +233,36 @@ class KafkaCluster:
 
         return self._send(request, what)
 
-    def _list_offsets(
-        self, topic: str, partitions: Iterable[int], spec: OffsetSpec, isolation: Isolation, verb: str
-    ) -> dict[int, int]:
-        results = self._list_offset_results(topic, partitions, spec, isolation, verb)
-        return {partition: int(result.offset) for partition, result in results.items()}
-
-    def _list_offset_results(
-        self, topic: str, partitions: Iterable[int], spec: OffsetSpec, isolation: Isolation, verb: str
-    ) -> dict[int, ListOffsetsResultInfo]:
-        numbers = sorted(set(partitions))
-        if not numbers:
+    def _find(
+        self, topic: str, partitions: Iterable[int], at: int, isolation: Isolation, verb: str
+    ) -> dict[int, TimedOffset]:
+        position = _Position(topic, tuple(sorted(set(partitions))), at, isolation)
+        if not position.partitions:
             return {}
-        what = f"{verb} topic {topic!r} ({_named(numbers)}) at {self.bootstrap_servers}"
+        what = f"{verb} topic {topic!r} ({_named(position.partitions)}) at {self.bootstrap_servers}"
+        return self._first_joint(self._offsets, _list_offsets, position, what)
 
-        def request(client: _Client) -> dict[int, ListOffsetsResultInfo]:
-            from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
+    def _joint(self, request: _RequestOfKeys[K, T]) -> Callable[[Sequence[K]], Mapping[K, T]]:
+        def send(keys: Sequence[K]) -> Mapping[K, T]:
+            client = self._client  # in a variable, as in _attempt()
+            what = f"describe {count(len(keys), 'topic')} at {self.bootstrap_servers}"
+            return request(client, keys, client.patience(self._timeout), what)
 
-            timeout = client.patience(self._timeout)
-            level = IsolationLevel.READ_COMMITTED if isolation == "read_committed" else IsolationLevel.READ_UNCOMMITTED
-            futures = client.admin.list_offsets(
-                {TopicPartition(topic, partition): spec for partition in numbers},
-                isolation_level=level,
-                request_timeout=timeout,
-            )
-            try:
-                results = {of.partition: client.wait(future, timeout, what) for of, future in futures.items()}
-            except KafkaException as e:
-                # The error is the same for partitions that do not exist, and for those whose brokers are down.
-                if e.args[0].name() != "_NOENT" or not self._exist(client, topic, numbers, what):
-                    raise
-                raise KafkaUnavailableError(
-                    f"a partition has no leader, its brokers are down: cannot {what}; try again when they are running"
-                ) from e
-            # librdkafka returns "no offset" as a result if the leader did not respond in time.
-            silent = sorted(p for p, result in results.items() if result.offset < _NONE_AT_TIMESTAMP)
-            if silent:
-                raise KafkaUnavailableError(
-                    f"no response from the leaders of {_named(silent)}: cannot {what}; try again when they respond"
-                )
-            return results
+        return send
 
-        return self._send(request, what)
+    def _first_joint(self, joint: JointRequests[K, T], request: _RequestOfKeys[K, T], key: K, what: str) -> T:
+        """Send a request, repeated by the retrier; the first try includes the keys of other threads."""
 
-    def _exist(self, client: _Client, topic: str, partitions: Iterable[int], what: str) -> bool:
-        from confluent_kafka import TopicCollection
+        def alone() -> T:
+            return self._attempt(lambda client: request(client, [key], client.patience(self._timeout), what)[key], what)
 
-        timeout = client.patience(self._timeout)
-        described = client.admin.describe_topics(TopicCollection([topic]), request_timeout=timeout)[topic]
-        return {p.id for p in client.wait(described, timeout, what).partitions}.issuperset(partitions)
+        first: Callable[[], T] = functools.partial(joint.response, key, alone)
+        tries = itertools.chain([first], itertools.repeat(alone))
+
+        def attempt() -> T:
+            return next(tries)()
+
+        return self._retrier.call(attempt, what=what)
 
     def _connect(self) -> _Client:
         events = ClientEvents()
@@ -366,6 +343,82 @@ class _Client:
         """The response to a request."""
         # The client's own timeout comes first, with an error; this one is for a client without it.
         return wait_for(future, self.admin, self.events, timeout=timeout + 5, what=what)
+
+
+_RequestOfKeys = Callable[["_Client", Sequence[K], float, str], Mapping[K, T]]
+"""Sends a request for keys by a client, with a time limit in seconds and a description, and waits for the responses."""
+
+
+def _describe(client: _Client, topics: Sequence[str], timeout: float, what: str) -> dict[str, TopicInfo]:
+    from confluent_kafka import TopicCollection
+
+    # Not list_topics(): a metadata request creates a missing topic on brokers that allow it.
+    described = client.admin.describe_topics(TopicCollection([*topics]), request_timeout=timeout)
+    cluster = client.admin.describe_cluster(request_timeout=timeout)
+    found = {topic: client.wait(future, timeout, what) for topic, future in described.items()}
+    cluster_id = client.wait(cluster, timeout, what).cluster_id or None
+    return {
+        topic: TopicInfo(
+            name=topic,
+            topic_id=_url_safe(about.topic_id),
+            cluster_id=cluster_id,
+            partitions=tuple(sorted(p.id for p in about.partitions)),
+        )
+        for topic, about in found.items()
+    }
+
+
+def _list_offsets(
+    client: _Client, positions: Sequence[_Position], timeout: float, what: str
+) -> dict[_Position, dict[int, TimedOffset]]:
+    from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
+    from confluent_kafka.admin import OffsetSpec
+
+    special = {_EARLIEST: OffsetSpec.earliest(), _LATEST: OffsetSpec.latest()}
+    levels = {"read_committed": IsolationLevel.READ_COMMITTED, "read_uncommitted": IsolationLevel.READ_UNCOMMITTED}
+    futures: dict[tuple[Isolation, str, int], Any] = {}
+    for isolation in {position.isolation for position in positions}:
+        some = [position for position in positions if position.isolation == isolation]
+        specs = {
+            TopicPartition(position.topic, number): special.get(position.at) or OffsetSpec.for_timestamp(position.at)
+            for position in some
+            for number in position.partitions
+        }
+        if len(specs) < sum(len(position.partitions) for position in some):
+            raise ValueError(f"a request has one position of a partition: {some}")
+        sent = client.admin.list_offsets(specs, isolation_level=levels[isolation], request_timeout=timeout)
+        futures |= {(isolation, of.topic, of.partition): future for of, future in sent.items()}
+    try:
+        results = {of: client.wait(future, timeout, what) for of, future in futures.items()}
+    except KafkaException as e:
+        # The error is the same for partitions that do not exist, and for those whose brokers are down.
+        if e.args[0].name() != "_NOENT" or not _exist(client, positions, timeout, what):
+            raise
+        raise KafkaUnavailableError(
+            f"a partition has no leader, its brokers are down: cannot {what}; try again when they are running"
+        ) from e
+    # librdkafka returns "no offset" as a result if the leader did not respond in time.
+    silent = sorted({of[2] for of, result in results.items() if result.offset < _NONE_AT_TIMESTAMP})
+    if silent:
+        raise KafkaUnavailableError(
+            f"no response from the leaders of {_named(silent)}: cannot {what}; try again when they respond"
+        )
+    found = {of: TimedOffset(int(result.offset), int(result.timestamp)) for of, result in results.items()}
+    return {p: {number: found[p.isolation, p.topic, number] for number in p.partitions} for p in positions}
+
+
+def _exist(client: _Client, positions: Iterable[_Position], timeout: float, what: str) -> bool:
+    """Whether all partitions exist."""
+    from confluent_kafka import TopicCollection
+
+    topics = TopicCollection([*{position.topic for position in positions}])
+    described = client.admin.describe_topics(topics, request_timeout=timeout)
+    found = {(topic, p.id) for topic, f in described.items() for p in client.wait(f, timeout, what).partitions}
+    return all((position.topic, number) in found for position in positions for number in position.partitions)
+
+
+def _without_times(found: Mapping[int, TimedOffset]) -> dict[int, int]:
+    return {partition: at.offset for partition, at in found.items()}
 
 
 def _named(partitions: Sequence[int]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from airflow_provider_kafka_s3.exceptions import AccessDeniedError, ConfigurationError, TopicNotFoundError
 from airflow_provider_kafka_s3.kafka.offsets import ConsumerGroup, KafkaCluster, TopicInfo
+from airflow_provider_kafka_s3.parallel import in_threads
 from dev.kafka_broker import KafkaBroker, Message
 
 VECTORS = Path(__file__).parent.parent / "vectors" / "planning.json"
@@ -82,6 +84,40 @@ def test_offsets_of_a_missing_topic_or_partition_are_an_error(cluster: KafkaClus
         cluster.ends("no-such-topic", [0], "read_committed")
     with pytest.raises(TopicNotFoundError, match="7"):
         cluster.earliest(make_topic(), [0, 7])
+
+
+def test_threads_find_each_their_topic_with_few_requests(
+    cluster: KafkaCluster, kafka_broker: KafkaBroker, make_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one thread does; a topic that does not exist is an error only to the thread that looks for it."""
+    topics = [make_topic(2) for _ in range(24)]
+    for number, topic in enumerate(topics):
+        kafka_broker.produce(topic, messages(*["x"] * number, timestamp=1_000))
+
+    def look(topic: str) -> object:
+        try:
+            return (
+                cluster.describe(topic),
+                cluster.earliest(topic, [0, 1]),
+                cluster.ends(topic, [0, 1], "read_committed"),
+                cluster.ends(topic, [0, 1], "read_uncommitted"),
+                cluster.at_timestamp(topic, [0], 1_000),
+            )
+        except TopicNotFoundError as e:
+            return str(e)
+
+    expected = [*map(look, topics)]
+    assert len({str(found) for found in expected}) == 24
+    missing = look("no-such-topic")
+    assert in_threads(look, ["no-such-topic", *topics, *topics], threads=16) == [missing, *expected, *expected]
+    requests: list[str] = []
+    admin = cluster._client.admin
+    for name in ("describe_topics", "list_offsets"):
+        send = getattr(admin, name)
+        counted = functools.partial(lambda send, *of, **more: requests.append("") or send(*of, **more), send)
+        monkeypatch.setattr(admin, name, counted)
+    assert in_threads(look, topics, threads=16) == expected
+    assert len(requests) < 24 * 5 / 2
 
 
 def test_no_partitions_have_no_offsets(cluster: KafkaCluster) -> None:

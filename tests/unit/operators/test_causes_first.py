@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -40,11 +41,15 @@ def by_leaders(answer: Any) -> None:
                 future.set_exception(answer) if isinstance(answer, Exception) else future.set_result(answer)
             return futures
 
+        def describe_topics(self, _: object, **__: object) -> dict[str, Future[Any]]:
+            described: Future[Any] = Future()
+            described.set_result(SimpleNamespace(partitions=[SimpleNamespace(id=n) for n in range(4_000)]))
+            return {"orders": described}
+
         def poll(self, _: float) -> None: ...
 
     cluster = KafkaCluster({"bootstrap.servers": SERVERS}, retrier=Retrier(RetryPolicy(max_retries=0)))
     cluster._client.admin = Admin()  # type: ignore[assignment]
-    cluster._exist = lambda *_: True  # type: ignore[method-assign]
     cluster.ends("orders", range(4_000), "read_committed")
 
 
