@@ -342,7 +342,7 @@ def test_without_spark_or_java_there_is_no_archive(folder: Path, spark: dict[str
 def test_any_collector_of_the_user_suits_both_jvms(variable: str, collector: str) -> None:
     """Java ends where two are chosen, and with it the job."""
     env = {variable: f"-XX:+Use{collector}GC"}
-    options = jvm_variables(env, offsets=1, archive=None)
+    options = jvm_variables(env, offsets=SMALL_JOB + 1, archive=None)
     for name in ("SPARK_LAUNCHER_OPTS", "SPARK_SUBMIT_OPTS"):
         command = [find_java(), *options[name].split(), "-version"]
         subprocess.run(command, env={**os.environ, **env}, check=True)
@@ -356,9 +356,13 @@ def test_options_of_the_user_come_behind_ours_and_so_have_precedence(monkeypatch
     assert given["SPARK_SUBMIT_OPTS"] == "-XX:TieredStopAtLevel=1 -Da=job"
 
 
-def test_a_large_job_has_the_second_compiler_and_the_web_interface() -> None:
+def test_a_large_job_has_the_second_compiler_for_what_runs_often_and_the_web_interface() -> None:
     """They pay there."""
-    assert "SPARK_SUBMIT_OPTS" not in jvm_variables({}, offsets=SMALL_JOB + 1, archive=None)
+    options = jvm_variables({}, offsets=SMALL_JOB + 1, archive=None)["SPARK_SUBMIT_OPTS"].split()
+    command = [find_java(), *options, "-XX:+PrintFlagsFinal", "-version"]
+    flags = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = {words[1]: words[3] for line in flags.splitlines() if len(words := line.split()) > 3}
+    assert (found["TieredStopAtLevel"], found["Tier4InvocationThreshold"]) == ("4", "50000")
     assert start_conf("yarn", offsets=SMALL_JOB + 1, installed=True) == {}
     assert start_conf("yarn", offsets=SMALL_JOB, installed=True) == {"spark.ui.enabled": "false"}
 
