@@ -143,7 +143,6 @@ class KafkaCluster:
             KafkaUnavailableError: no response in time.
         """
         what = f"describe topic {topic!r} at {self.bootstrap_servers}"
-
         try:
             return self._first_joint(self._descriptions, _describe, topic, what)
         except TopicNotFoundError as e:
@@ -246,7 +245,9 @@ class KafkaCluster:
         def send(keys: Sequence[K]) -> Mapping[K, T]:
             client = self._client  # in a variable, as in _attempt()
             what = f"describe {count(len(keys), 'topic')} at {self.bootstrap_servers}"
-            return request(client, keys, client.patience(self._timeout), what)
+            responses = request(client, keys, client.patience(self._timeout), what)
+            self._has_responded(client)
+            return responses
 
         return send
 
@@ -283,9 +284,12 @@ class KafkaCluster:
             except Unreachable:
                 self._require_time_left(client.events, what, began)
                 continue
-            client.responded = True
-            self._unreachable_since = None
+            self._has_responded(client)
             return response
+
+    def _has_responded(self, client: _Client) -> None:
+        client.responded = True
+        self._unreachable_since = None
 
     def _send_by(self, client: _Client, request: Callable[[_Client], T], what: str) -> T:
         """Send a request by a client, which is replaced if the brokers are unavailable.
