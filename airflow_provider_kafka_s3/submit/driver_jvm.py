@@ -1,8 +1,8 @@
 """Options of the JVMs of ``spark-submit`` with which a job begins sooner.
 
 A micro-batch spends most of its time on the start of Java. Java's second compiler costs a small job more than it saves,
-and a larger one if it compiles more than the code that handles each record. And every JVM reads and checks the classes of Spark again, unless it maps an archive of them that an earlier one has
-made (class-data sharing).
+and a larger one if it compiles more than the code that handles each record. And every JVM reads and checks the classes
+of Spark again, unless it maps an archive of them that an earlier one has made (class-data sharing).
 
 Options are given by environment variables that Spark's scripts read. The options of the job, of ``spark-defaults.conf``
 and of properties files come behind them, so they have precedence.
@@ -43,7 +43,7 @@ _LATE_SECOND_COMPILER: Final = (
     "-XX:Tier4CompileThreshold=150000",
     "-XX:Tier4BackEdgeThreshold=400000",
 )
-"""Ten times Java's defaults. Eight million records take 25 CPU seconds, 28 with the defaults, 32 by the first compiler."""
+"""Ten times Java's defaults. Eight million records take 25 CPU seconds; 28 by default, 32 by the first compiler."""
 
 _FAILED_SECONDS: Final = 3_600
 """Time for which a failure to make an archive counts. Its reason may be gone then, such as a full disk."""
