@@ -39,6 +39,8 @@ from tests.benchmark.slow_store import table as slow_store_table
 from tests.benchmark.small import FORKED, RECORDS, small_runs
 from tests.benchmark.small import GOAL as SMALL_GOAL
 from tests.benchmark.small import table as small_table
+from tests.benchmark.stages import stages
+from tests.benchmark.stages import table as stages_table
 from tests.benchmark.stores import store
 from tests.spark.pipeline import ROOT
 
@@ -62,8 +64,8 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3, help="of each case; medians count (default: %(default)s)")
     parser.add_argument("--slice-records", type=int, default=5_000_000, help="offsets of one slice at most")
     parser.add_argument("--store", choices=["versitygw", "moto"], default="versitygw", help="S3 server")
-    parts = ("records", "formats", "partitioners", "replay", "scale", "shapes", "slow-store", "small")
-    parser.add_argument("--only", choices=parts, help="default: all but shapes")
+    parts = ("records", "formats", "partitioners", "replay", "scale", "shapes", "slow-store", "small", "stages")
+    parser.add_argument("--only", choices=parts, help="default: all but shapes and stages")
     parser.add_argument("--json", type=Path, default=ROOT / ".build" / "benchmark.json", help="where the figures go")
     options = parser.parse_args()
     if options.only == "formats":
@@ -92,12 +94,14 @@ def main() -> int:
                 _goal(f"CPU of a replay from {name} / of a plain producer", ratio, "<=", REPLAY_GOAL)
                 for name, ratio in ratios_of_replays(sent).items()
             ]
-        if options.only in (None, "records", "slow-store", "small"):
+        if options.only in (None, "records", "slow-store", "small", "stages"):
             print(f"Producing {options.records:,} records …", flush=True)
             load(broker, "benchmark", messages(options.records, PARTITIONS), PARTITIONS)
         if options.only in (None, "slow-store"):
             print("Stores that take longer …", flush=True)
             summary["slow_store"] = slow_stores(config, _drive)
+        if options.only == "stages":
+            summary["stages"] = stages(config)
         if options.only == "shapes":
             summary["shapes"] = shapes(config, _drive, broker)
         if options.only in (None, "records"):
@@ -257,6 +261,8 @@ def table(summary: dict[str, Any]) -> str:
         lines += ["", f"  slow stores, {summary['cores']} cores:", *slow_store_table(summary["slow_store"]), ""]
     if "shapes" in summary:
         lines += ["", f"  shapes of topics, {summary['cores']} cores:", *shapes_table(summary["shapes"]), ""]
+    if "stages" in summary:
+        lines += ["", f"  stages of a task, {summary['cores']} cores:", *stages_table(summary["stages"]), ""]
     if "scale" in summary:
         lines += ["", f"  scale, {summary['cores']} cores, {summary['s3_server']}:", *scale_table(summary["scale"]), ""]
     for goal in summary["goals"]:

@@ -21,6 +21,8 @@ from dev.waiting import wait_until
 from tests.benchmark.measure import cpu_seconds
 
 _CPUACCT: Final = Path("/sys/fs/cgroup/cpuacct")
+WITHOUT_BYTECODE: Final = "PYTHONDONTWRITEBYTECODE"
+"""With it each process compiles the modules of a checkout again. Those of installed packages are compiled."""
 _INTERVAL: Final = 0.1
 """Seconds between two looks at the memory. Each takes milliseconds of a core that the command may need."""
 _JOIN: Final = 'echo $$ >"$1"; shift; exec "$@"'
@@ -59,13 +61,13 @@ def whole(
     Raises:
         CommandFailed: the exit status is not 0, or the command ended before it was done.
     """
-    with _control_group() as group, output.open("wb") as out:
+    with control_group() as group, output.open("wb") as out:
         joining = [] if group is None else ["/bin/sh", "-c", _JOIN, "join", str(group / "cgroup.procs")]
         reaped = _reaped()
         started = time.perf_counter()
         process = subprocess.Popen(
             [*joining, *command],
-            env={**os.environ, **env},
+            env={name: value for name, value in os.environ.items() if name != WITHOUT_BYTECODE} | {**env},
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,
@@ -75,7 +77,7 @@ def whole(
         try:
             while not _ended(process):
                 if done is not None and done():
-                    return Whole(time.perf_counter() - started, _cpu(group) or cpu_seconds(process.pid), memory)
+                    return Whole(time.perf_counter() - started, cpu_of(group) or cpu_seconds(process.pid), memory)
                 alive = cpu_seconds(process.pid) if group is None else 0.0
                 memory = max(memory, sum(map(_memory, _processes(group, process.pid))))
             wall = time.perf_counter() - started
@@ -88,11 +90,11 @@ def whole(
             raise CommandFailed(f"{command[0]} ended with exit status {process.returncode}:\n{text}")
         # Processes that outlive the command for a moment are a part of its cost.
         wait_until(lambda: not _processes(group, process.pid), "the end of all processes", timeout=30)
-        return Whole(wall, _cpu(group) or max(alive, _reaped() - reaped), memory)
+        return Whole(wall, cpu_of(group) or max(alive, _reaped() - reaped), memory)
 
 
 @contextlib.contextmanager
-def _control_group() -> Iterator[Path | None]:
+def control_group() -> Iterator[Path | None]:
     """A control group that counts CPU, or None on a machine on which this process cannot make one.
 
     Without one, processes that their parents do not wait for are missing.
@@ -116,7 +118,21 @@ def _ended(process: subprocess.Popen[bytes]) -> bool:
     return process.returncode is not None
 
 
-def _cpu(group: Path | None) -> float:
+@contextlib.contextmanager
+def in_control_group(group: Path | None) -> Iterator[None]:
+    """Count this process and those that it starts, until the end of the block, if there is a control group."""
+    pid = str(os.getpid())
+    if group is not None:
+        (group / "cgroup.procs").write_text(pid)
+    try:
+        yield
+    finally:
+        if group is not None:
+            (_CPUACCT / "cgroup.procs").write_text(pid)
+
+
+def cpu_of(group: Path | None) -> float:
+    """CPU seconds of all processes of a control group so far; 0 without one."""
     return 0.0 if group is None else int((group / "cpuacct.usage").read_text()) / 1e9
 
 
