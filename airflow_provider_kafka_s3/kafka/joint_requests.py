@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Generic, TypeVar
@@ -19,24 +20,20 @@ class JointRequests(Generic[K, V]):
     many threads, and no response is older than its call.
     """
 
-    def __init__(self, send: Callable[[Sequence[K]], Mapping[K, V]]) -> None:
-        """Nothing is sent yet.
-
-        Args:
-            send: sends a request for several keys, each once. Any error is that of the request, not of a key: the keys
-                are then requested one by one.
-        """
-        self._send = send
+    def __init__(self) -> None:
+        """Nothing is sent yet."""
         self._one_at_a_time = threading.Lock()
         self._lock = threading.Lock()
         self._next: _Request[K, V] | None = None
 
-    def response(self, key: K, alone: Callable[[], V]) -> V:
+    def response(self, key: K, alone: Callable[[], V], together: Callable[[Sequence[K]], Mapping[K, V]]) -> V:
         """The response for a key.
 
         Args:
             key: what is requested.
             alone: sends a request for this key only: if no other thread requests one, or the request for several fails.
+            together: sends a request for several keys, each once, also those of other threads. Any error is that of the
+                request, not of a key.
 
         Raises:
             Exception: those of ``alone``.
@@ -49,25 +46,24 @@ class JointRequests(Generic[K, V]):
         if leads:
             try:
                 with self._one_at_a_time:
-                    with self._lock:
-                        self._next = None
+                    self._close(request)
                     if len(request.keys) == 1:
                         return alone()
-                    request.responses = self._responses([*request.keys])
+                    # Any error: the request for one key has the error of that key.
+                    with contextlib.suppress(Exception):
+                        request.responses = together([*request.keys])
             finally:
                 # Also if this thread is interrupted: the others then send their own.
-                with self._lock:
-                    if self._next is request:
-                        self._next = None
+                self._close(request)
                 request.ended.set()
         request.ended.wait()
         return request.responses[key] if key in request.responses else alone()
 
-    def _responses(self, keys: Sequence[K]) -> Mapping[K, V]:
-        try:
-            return self._send(keys)
-        except Exception:  # noqa: BLE001 - the request of one key has the error of that key
-            return {}
+    def _close(self, request: _Request[K, V]) -> None:
+        """Leave later calls to another request."""
+        with self._lock:
+            if self._next is request:
+                self._next = None
 
 
 class _Request(Generic[K, V]):
@@ -75,7 +71,7 @@ class _Request(Generic[K, V]):
 
     Attributes:
         keys: in the order of the calls.
-        responses: None of a key whose thread has to request it.
+        responses: none of a key whose thread has to request it.
         ended: whether there is nothing to wait for any more.
     """
 

@@ -22,7 +22,7 @@ from airflow_provider_kafka_s3.kafka.client import (
 )
 from airflow_provider_kafka_s3.kafka.joint_requests import JointRequests
 from airflow_provider_kafka_s3.kafka.options import Isolation, client_config
-from airflow_provider_kafka_s3.messages import count, few
+from airflow_provider_kafka_s3.messages import few
 from airflow_provider_kafka_s3.retry import Retrier
 
 if TYPE_CHECKING:
@@ -125,8 +125,9 @@ class KafkaCluster:
         self._retrier = retrier or Retrier()
         self._client = self._connect()
         self._unreachable_since: float | None = None
-        self._descriptions: JointRequests[str, TopicInfo] = JointRequests(self._joint(_describe))
-        self._offsets: JointRequests[_Position, dict[int, TimedOffset]] = JointRequests(self._joint(_list_offsets))
+        # Without a reference to this instance: a client that is not needed any more ends at once, with its threads.
+        self._descriptions: JointRequests[str, TopicInfo] = JointRequests()
+        self._offsets: JointRequests[_Position, dict[int, TimedOffset]] = JointRequests()
 
     @property
     def bootstrap_servers(self) -> str:
@@ -144,7 +145,7 @@ class KafkaCluster:
         """
         what = f"describe topic {topic!r} at {self.bootstrap_servers}"
         try:
-            return self._first_joint(self._descriptions, _describe, topic, what)
+            return self._send_joint(self._descriptions, _describe, topic, what)
         except TopicNotFoundError as e:
             # The cluster may be another one than the user means.
             with contextlib.suppress(KafkaS3Error):
@@ -239,25 +240,21 @@ class KafkaCluster:
         if not position.partitions:
             return {}
         what = f"{verb} topic {topic!r} ({_named(position.partitions)}) at {self.bootstrap_servers}"
-        return self._first_joint(self._offsets, _list_offsets, position, what)
+        return self._send_joint(self._offsets, _list_offsets, position, what)
 
-    def _joint(self, request: _RequestOfKeys[K, T]) -> Callable[[Sequence[K]], Mapping[K, T]]:
-        def send(keys: Sequence[K]) -> Mapping[K, T]:
-            client = self._client  # in a variable, as in _attempt()
-            what = f"describe {count(len(keys), 'topic')} at {self.bootstrap_servers}"
-            responses = request(client, keys, client.patience(self._timeout), what)
-            self._has_responded(client)
-            return responses
-
-        return send
-
-    def _first_joint(self, joint: JointRequests[K, T], request: _RequestOfKeys[K, T], key: K, what: str) -> T:
+    def _send_joint(self, joint: JointRequests[K, T], request: _RequestOfKeys[K, T], key: K, what: str) -> T:
         """Send a request, repeated by the retrier; the first try includes the keys of other threads."""
 
         def alone() -> T:
             return self._attempt(lambda client: request(client, [key], client.patience(self._timeout), what)[key], what)
 
-        first: Callable[[], T] = functools.partial(joint.response, key, alone)
+        def together(keys: Sequence[K]) -> Mapping[K, T]:
+            client = self._client  # in a variable, as in _attempt()
+            responses = request(client, keys, client.patience(self._timeout), what)
+            self._has_responded(client)
+            return responses
+
+        first: Callable[[], T] = functools.partial(joint.response, key, alone, together)
         tries = itertools.chain([first], itertools.repeat(alone))
 
         def attempt() -> T:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import pickle
 import socket
 import time
+import weakref
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -285,3 +287,17 @@ def test_each_message_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     )
 
     assert [r.levelno for r in caplog.records] == [logging.WARNING, logging.DEBUG]
+
+
+def test_a_cluster_that_is_not_needed_any_more_ends_at_once() -> None:
+    """With the threads and connections of its client: a sensor makes one for each look."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        cluster = KafkaCluster(NOBODY)
+        ended = weakref.ref(cluster)
+        del cluster
+        assert ended() is None
+    finally:
+        if collects:
+            gc.enable()

@@ -20,7 +20,7 @@ class Broker:
         self.requests: list[list[str]] = []
         self.released = threading.Event()
         self.fails: Callable[[Sequence[str]], object] = lambda _: False
-        self.joint: JointRequests[str, int] = JointRequests(self._send)
+        self.joint: JointRequests[str, int] = JointRequests()
         self._calls = ThreadPoolExecutor(20)
 
     def _send(self, keys: Sequence[str]) -> Mapping[str, int]:
@@ -34,7 +34,7 @@ class Broker:
 
     def call(self, key: str) -> Future[int]:
         """Request a key in a thread of its own."""
-        return self._calls.submit(self.joint.response, key, lambda: self._send([key])[key])
+        return self._calls.submit(self.joint.response, key, lambda: self._send([key])[key], self._send)
 
     def behind_the_first(self, *keys: str) -> dict[str, Future[int]]:
         """Request ``first``, and the other keys while this request is under way."""
@@ -113,6 +113,10 @@ def test_threads_that_request_one_key_have_their_responses(broker: Broker) -> No
 def test_many_threads_have_each_their_response(broker: Broker) -> None:
     """Whichever of them sends it."""
     broker.released.set()
-    echo: JointRequests[int, int] = JointRequests(lambda keys: {key: -key for key in keys})
+    echo: JointRequests[int, int] = JointRequests()
+
+    def negative(n: int) -> int:
+        return echo.response(n, lambda: -n, lambda keys: {key: -key for key in keys})
+
     with ThreadPoolExecutor(16) as pool:
-        assert [*pool.map(lambda n: echo.response(n, lambda: -n), range(5_000))] == [-n for n in range(5_000)]
+        assert [*pool.map(negative, range(5_000))] == [-n for n in range(5_000)]
