@@ -6,6 +6,7 @@ machine where the benchmark cannot make one.
 
 from __future__ import annotations
 
+import itertools
 import json
 import statistics
 import tempfile
@@ -145,10 +146,10 @@ def _run(home: AirflowHome, config: dict[str, Any], records: int) -> dict[str, d
     for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket):
         for item in page.get("Contents", []):
             client.delete_object(Bucket=bucket, Key=item["Key"])
-    before = [_Moment(0.0, 0.0), *moments]
+    spans = itertools.pairwise([_Moment(0.0, 0.0), *moments])
     return {
         stage: {"wall": to.wall - of.wall, "cpu": to.cpu - of.cpu}
-        for (stage, _), of, to in zip(_STAGES, before, moments, strict=False)
+        for (stage, _), (of, to) in zip(_STAGES, spans, strict=True)
     }
 
 

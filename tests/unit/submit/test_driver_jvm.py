@@ -342,9 +342,9 @@ def test_without_spark_or_java_there_is_no_archive(folder: Path, spark: dict[str
 def test_any_collector_of_the_user_suits_both_jvms(variable: str, collector: str) -> None:
     """Java ends where two are chosen, and with it the job."""
     env = {variable: f"-XX:+Use{collector}GC"}
-    options = jvm_variables(env, offsets=SMALL_JOB + 1, archive=None)
-    for name in ("SPARK_LAUNCHER_OPTS", "SPARK_SUBMIT_OPTS"):
-        command = [find_java(), *options[name].split(), "-version"]
+    small, large = (jvm_variables(env, offsets=offsets, archive=None) for offsets in (1, SMALL_JOB + 1))
+    for options in (small["SPARK_LAUNCHER_OPTS"], small["SPARK_SUBMIT_OPTS"], large["SPARK_SUBMIT_OPTS"]):
+        command = [find_java(), *options.split(), "-version"]
         subprocess.run(command, env={**os.environ, **env}, check=True)
 
 
