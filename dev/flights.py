@@ -122,8 +122,7 @@ def load_avro(kafka: KafkaTools, topic: str, schema_id: int, *, partitions: int 
 
 def _load(kafka: KafkaTools, topic: str, partitions: int, records: Iterator[Message]) -> int:
     kafka.create_topic(topic, partitions)
-    # One request at a time: with more, a repeated one may arrive after its successor.
-    return kafka.produce(topic, records, partitioner="murmur2_random", compression_type="lz4", max_in_flight=1)
+    return kafka.produce(topic, records, partitioner="murmur2_random", compression_type="lz4")
 
 
 def main(arguments: list[str] | None = None) -> int:

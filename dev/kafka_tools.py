@@ -120,8 +120,10 @@ class KafkaTools:
             future.result()
 
     def produce(self, topic: str, messages: Iterable[Message], **config: object) -> int:
-        """Produce messages and wait until the broker has them all. Returns their number."""
-        producer = self.producer(linger_ms=5, **config)
+        """Produce messages and wait until the broker has them all, in their order. Returns their number."""
+        # One request at a time: with more, one that is repeated, as to a topic that is new to its leader, may arrive
+        # after its successor. An idempotent producer also keeps the order, and needs half a second to start.
+        producer = self.producer(**{"linger_ms": 5, "max_in_flight": 1, **config})
         failures: list[object] = []
         count = self._send(producer, topic, messages, failures)
         producer.flush()
