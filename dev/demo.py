@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from dev import flights
+from dev.airflow_connections import connection_variables, kafka_connection, s3_connection
 from dev.airflow_home import AirflowHome, DagRun, spark_defaults
 from dev.kafka_broker import KafkaBroker
 from dev.s3_server import S3Server
@@ -145,24 +146,14 @@ class _Demo:
     # -- parts --------------------------------------------------------------------------------------------------------
 
     def _connections(self) -> dict[str, str]:
-        aws = {"endpoint_url": self.s3.endpoint, "region_name": "us-east-1"}
-        return {
-            f"AIRFLOW_CONN_{name}": json.dumps(connection)
-            for name, connection in {
-                "KAFKA_DEFAULT": {
-                    "conn_type": "kafka",
-                    "extra": {"bootstrap.servers": self.broker.bootstrap_servers},
-                },
-                "AWS_DEFAULT": {
-                    "conn_type": "aws",
-                    "login": ACCESS_KEY,
-                    "password": SECRET_KEY,
-                    "extra": {**aws, "config_kwargs": {"s3": {"addressing_style": "path"}}},
-                },
-                "SPARK_DEFAULT": {"conn_type": "spark", "host": "local[2]"},
-                "REGISTRY_DEFAULT": {"conn_type": "http", "host": self.registry.url},
-            }.items()
-        }
+        return connection_variables(
+            {
+                "kafka_default": kafka_connection({"bootstrap.servers": self.broker.bootstrap_servers}),
+                "aws_default": s3_connection(self.s3.endpoint, ACCESS_KEY, SECRET_KEY),
+                "spark_default": {"conn_type": "spark", "host": "local[2]"},
+                "registry_default": {"conn_type": "http", "host": self.registry.url},
+            }
+        )
 
     def _test(self, dag_id: str, day: date | None, name: str = TOPIC) -> dict[str, Any]:
         """Run a DAG; returns the topic's part of its task's return value."""

@@ -27,6 +27,7 @@ from werkzeug import Response
 from airflow_provider_kafka_s3.kafka.source import KafkaSource
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings, S3Store, make_client
 from airflow_provider_kafka_s3.testing.invariants import BucketSummary, check_bucket, read_source
+from dev.airflow_connections import connection_variables, kafka_connection, s3_connection
 from dev.airflow_home import AirflowHome, DagRun
 from dev.airflow_servers import AirflowServers
 from dev.kafka_broker import KafkaBroker, Message
@@ -290,21 +291,16 @@ def airflow_home(
         "sasl.username": USER,
         "sasl.password": PASSWORD,
     }
-    aws = {
-        "endpoint_url": s3_gate[0],
-        "region_name": "us-east-1",
-        "config_kwargs": {"s3": {"addressing_style": "path"}},
-    }
     home = AirflowHome(
         tmp_path_factory.mktemp("airflow"),
         tmp_path_factory.mktemp("dags"),
-        environment={
-            "AIRFLOW_CONN_KAFKA_DEFAULT": json.dumps({"conn_type": "kafka", "extra": kafka}),
-            "AIRFLOW_CONN_AWS_DEFAULT": json.dumps(
-                {"conn_type": "aws", "login": "AKIATESTS", "password": SECRET_KEY, "extra": aws}
-            ),
-            "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
-        },
+        environment=connection_variables(
+            {
+                "kafka_default": kafka_connection(kafka),
+                "aws_default": s3_connection(s3_gate[0], "AKIATESTS", SECRET_KEY),
+                "spark_default": {"conn_type": "spark", "host": "local[2]"},
+            }
+        ),
     )
     home.migrate()
     return home
@@ -330,24 +326,25 @@ def second_worker(airflow_home: AirflowHome, tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.fixture(scope="session")
-def servers(airflow_home: AirflowHome, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowServers]:
+def servers(
+    airflow_home: AirflowHome, s3_gate: tuple[str, Gate], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[AirflowServers]:
     """Airflow's servers with the DAGs of ``server_dags.py``, and the same connections as the other Airflows."""
     dags = tmp_path_factory.mktemp("server-dags")
     shutil.copy(Path(__file__).with_name("server_dags.py"), dags)
     names = [n for n in airflow_home.environment if n.startswith("AIRFLOW_CONN_")]
-    # A request that is held must not be sent again meanwhile.
-    aws = json.loads(airflow_home.environment["AIRFLOW_CONN_AWS_DEFAULT"])
-    aws["extra"]["config_kwargs"]["read_timeout"] = 600
+    more = {
+        # A request that is held must not be sent again meanwhile.
+        "aws_default": s3_connection(s3_gate[0], "AKIATESTS", SECRET_KEY, config={"read_timeout": 600}),
+        # One core for each driver, since several of them share the machine.
+        "spark_default": {"conn_type": "spark", "host": "local[1]", "login": "spark", "password": SPARK_SECRET},
+    }
     home = AirflowHome(
         tmp_path_factory.mktemp("airflow-servers"),
         dags,
         environment={
             **{n: airflow_home.environment[n] for n in names},
-            "AIRFLOW_CONN_AWS_DEFAULT": json.dumps(aws),
-            # One core for each driver, since several of them share the machine.
-            "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(
-                {"conn_type": "spark", "host": "local[1]", "login": "spark", "password": SPARK_SECRET}
-            ),
+            **connection_variables(more),
             "SERVER_TESTS_BUCKET": BUCKET,
             "SERVER_TESTS_PIPELINE": PIPELINE,
         },

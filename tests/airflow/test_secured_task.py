@@ -23,6 +23,7 @@ from airflow_provider_kafka_s3.kafka.source import KafkaSource
 from airflow_provider_kafka_s3.storage.credentials import AssumedRole, S3Credentials
 from airflow_provider_kafka_s3.storage.s3 import S3Settings, S3Store, make_client
 from airflow_provider_kafka_s3.testing.invariants import check_bucket, read_source
+from dev.airflow_connections import connection_variables, kafka_connection, s3_connection
 from dev.certificates import Authority, server_context
 from dev.kafka_broker import KafkaBroker
 from dev.role_sessions import RoleSessions
@@ -66,17 +67,16 @@ class Site:
     sessions: RoleSessions
     when_deciding: list[Callable[[], None]] = field(default_factory=list)
 
-    def aws(self, authority: Authority, **more: Any) -> str:
-        """The connection, as the value of an environment variable."""
-        extra = {
-            "endpoint_url": self.endpoint,
-            "region_name": "us-east-1",
-            "verify": str(authority.certificate),
-            "config_kwargs": {"s3": {"addressing_style": "path"}},
-            "role_arn": "arn:aws:iam::123456789012:role/lake",
-            "service_config": {"sts": {"endpoint_url": self.sts}},
-        }
-        return json.dumps({"conn_type": "aws", "login": "AKIABASE", "password": BASE_KEY, "extra": extra, **more})
+    def aws(self, authority: Authority) -> dict[str, Any]:
+        """The connection."""
+        return s3_connection(
+            self.endpoint,
+            "AKIABASE",
+            BASE_KEY,
+            verify=str(authority.certificate),
+            role_arn="arn:aws:iam::123456789012:role/lake",
+            service_config={"sts": {"endpoint_url": self.sts}},
+        )
 
 
 @pytest.fixture(scope="module")
@@ -129,11 +129,6 @@ def store_of(site: Site, authority: Authority) -> S3Store:
     return S3Store(make_client(settings, stale), BUCKET)
 
 
-def kafka_connection(extra: Mapping[str, object]) -> str:
-    """The value of an environment variable."""
-    return json.dumps({"conn_type": "kafka", "extra": extra})
-
-
 def test_a_run_with_secured_services_shows_no_secret(
     worker: Worker,
     site: Site,
@@ -160,10 +155,7 @@ def test_a_run_with_secured_services_shows_no_secret(
     folder = tmp_path / "dags"
     folder.mkdir()
     (folder / "secured.py").write_text(DAG.format(common=common, jars=jars, conf=conf))
-    environment = {
-        "AIRFLOW_CONN_KAFKA_SECURED": kafka_connection(kafka),
-        "AIRFLOW_CONN_AWS_SECURED": site.aws(authority),
-    }
+    environment = connection_variables({"kafka_secured": kafka_connection(kafka), "aws_secured": site.aws(authority)})
     commands: list[str] = []
 
     def look() -> None:
@@ -247,7 +239,7 @@ def test_refused_credentials_fail_before_spark_is_started(
 ) -> None:
     """Kafka's and S3's: the error is terminal, since a person has to act, and names what to correct."""
     other = str(Authority(tmp_path).certificate)
-    aws = json.loads(site.aws(authority))
+    aws = site.aws(authority)
     config = dict(kafka)
     for name, value in change.items():
         if name == "verify":
@@ -256,10 +248,8 @@ def test_refused_credentials_fail_before_spark_is_started(
             aws["login"] = value
         else:
             config[name] = other if value == "OTHER" else value
-    environment = {
-        "AIRFLOW_CONN_KAFKA_SECURED": kafka_connection({n: v for n, v in config.items() if v is not None}),
-        "AIRFLOW_CONN_AWS_SECURED": json.dumps(aws),
-    }
+    given = kafka_connection({n: v for n, v in config.items() if v is not None})
+    environment = connection_variables({"kafka_secured": given, "aws_secured": aws})
     run = worker.run(
         topics=make_topic(1),
         bucket=BUCKET,

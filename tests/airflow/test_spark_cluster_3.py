@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import fastavro
 import pytest
 
+from dev.airflow_connections import connection_variables, s3_connection
 from dev.fault_proxy import FaultProxy
 from dev.faults import Answer
 from dev.kafka_broker import Message
@@ -72,17 +73,13 @@ def land(
     private = tmp_path_factory.mktemp("spark") / "private.conf"
     private.touch(mode=0o600)
     private.write_text("".join(f"{name} {value}\n" for name, value in PRIVATE.items()))
-    aws = {
-        "endpoint_url": proxy.endpoint,
-        "region_name": "us-east-1",
-        # A long timeout, so that the client does not repeat a held request on a slow machine.
-        "config_kwargs": {"s3": {"addressing_style": "path"}, "read_timeout": WAIT},
-    }
-    login = {"conn_type": "aws", "login": "AKIATESTS", "password": SECRET_KEY, "extra": aws}
-    connections = {
-        "AIRFLOW_CONN_SPARK_CLUSTER": json.dumps({"conn_type": "spark", "host": cluster.url}),
-        "AIRFLOW_CONN_AWS_CLUSTER": json.dumps(login),
-    }
+    connections = connection_variables(
+        {
+            "spark_cluster": {"conn_type": "spark", "host": cluster.url},
+            # A long timeout, so that the client does not repeat a held request on a slow machine.
+            "aws_cluster": s3_connection(proxy.endpoint, "AKIATESTS", SECRET_KEY, config={"read_timeout": WAIT}),
+        }
+    )
 
     def run(topic: str, conf: dict[str, str], environment: dict[str, str] | None = None, **parameters: Any) -> TaskRun:
         return worker.run(

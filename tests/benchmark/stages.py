@@ -7,7 +7,6 @@ machine where the benchmark cannot make one.
 from __future__ import annotations
 
 import itertools
-import json
 import statistics
 import tempfile
 import time
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from airflow_provider_kafka_s3.storage.s3 import make_client
+from dev.airflow_connections import connection_variables, kafka_connection, s3_connection
 from dev.airflow_home import AirflowHome
 from dev.java import find_java
 from tests.benchmark.whole import WITHOUT_BYTECODE, CommandFailed, control_group, cpu_of, in_control_group
@@ -93,13 +93,11 @@ def stages(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _home(folder: Path, config: dict[str, Any]) -> AirflowHome:
-    aws = {
-        "endpoint_url": config["endpoint"],
-        "region_name": "us-east-1",
-        "config_kwargs": {"s3": {"addressing_style": "path"}},
+    connections = {
+        "kafka_default": kafka_connection({"bootstrap.servers": config["bootstrap_servers"]}),
+        "aws_default": s3_connection(config["endpoint"], CREDENTIALS.access_key_id, CREDENTIALS.secret_access_key),
+        "spark_default": {"conn_type": "spark", "host": "local[2]"},
     }
-    kafka = {"bootstrap.servers": config["bootstrap_servers"]}
-    login = {"login": CREDENTIALS.access_key_id, "password": CREDENTIALS.secret_access_key}
     for name in ("home", "dags"):
         (folder / name).mkdir()
     home = AirflowHome(
@@ -109,9 +107,7 @@ def _home(folder: Path, config: dict[str, Any]) -> AirflowHome:
             # With the options of a user's Java, not those of the tests'.
             "JAVA_HOME": str(Path(find_java()).resolve().parent.parent),
             "AIRFLOW__KAFKA_S3__CLASS_ARCHIVES": str(folder / "classes"),
-            "AIRFLOW_CONN_KAFKA_DEFAULT": json.dumps({"conn_type": "kafka", "extra": kafka}),
-            "AIRFLOW_CONN_AWS_DEFAULT": json.dumps({"conn_type": "aws", **login, "extra": aws}),
-            "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
+            **connection_variables(connections),
         },
     )
     home.environment = {name: value for name, value in home.environment.items() if name != WITHOUT_BYTECODE}
