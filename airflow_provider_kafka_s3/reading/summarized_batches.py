@@ -203,6 +203,7 @@ class SummarizedBatches:
         self._marker = marker
         self._first = first
         self._last = last
+        self._batches: Sequence[IndexedBatch] | None = None
         self._blocks: Sequence[_Block] | None = None
         self._index_is_wrong = False
 
@@ -282,7 +283,7 @@ class SummarizedBatches:
 
     def named(self, numbers: Sequence[int]) -> Sequence[IndexedBatch]:
         """Some complete batches, which may be others, in the order of their numbers."""
-        found = {batch.batch: batch for batch in self.__dict__.get("_kept", ()) if batch.batch in {*numbers}}
+        found = {batch.batch: batch for batch in self._batches or () if batch.batch in {*numbers}}
         missing = {*numbers} - found.keys()
         if 0 < len(missing) <= _NAMED:
             found |= {number: self._by_documents(number) for number in missing}
@@ -317,6 +318,8 @@ class SummarizedBatches:
     def _are_few(self) -> bool:
         return self._last - self._first < _KEPT
 
-    @functools.cached_property
+    @property
     def _kept(self) -> Sequence[IndexedBatch]:
-        return self._read(tuple)
+        if self._batches is None:
+            self._batches = self._read(tuple)
+        return self._batches
