@@ -9,18 +9,14 @@ from __future__ import annotations
 
 import argparse
 import base64
-import contextlib
 import logging
-import os
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -28,7 +24,7 @@ from dev.java import find_java
 from dev.kafka_security import KafkaSecurity
 from dev.kafka_tools import BrokerError, KafkaTools, Message
 from dev.ports import HOST, free_ports, listens
-from dev.supervisor import ServerProcess, end_by_eof, paused, supervised
+from dev.supervisor import SupervisedServer
 from dev.waiting import wait_for_start
 
 if TYPE_CHECKING:
@@ -68,7 +64,7 @@ def _port_in_use(port: int) -> bool:
     return False
 
 
-class KafkaBroker(KafkaTools, ServerProcess):
+class KafkaBroker(KafkaTools, SupervisedServer):
     """One Kafka broker in a process group of its own, whose id is :attr:`pid`.
 
     :meth:`start` returns when the broker serves metadata. It raises a :class:`BrokerError` if there are no jars, if the
@@ -85,6 +81,8 @@ class KafkaBroker(KafkaTools, ServerProcess):
         heap: size of the Java heap, as in ``-Xmx``.
         jars: folder of the broker's jars.
     """
+
+    _NAME = "kafka-broker"
 
     def __init__(
         self,
@@ -103,7 +101,6 @@ class KafkaBroker(KafkaTools, ServerProcess):
         self._config = dict(config or {})
         self._heap = heap
         self._jars = jars
-        self._directory: Path | None = None
         self._port = 0
         self._ports: dict[str, int] = {}
 
@@ -139,20 +136,7 @@ class KafkaBroker(KafkaTools, ServerProcess):
     def stop(self) -> None:
         """Stop the broker and delete its data; a broker that is not running is fine."""
         self.__dict__.pop("admin", None)
-        process, self._process = self._process, None
-        if process is not None:
-            end_by_eof(process)
-        if self._directory is not None:
-            shutil.rmtree(self._directory, ignore_errors=True)
-            self._directory = None
-
-    def kill(self) -> None:
-        """End the broker like a crash of its machine; its data and its ports stay for :meth:`restart`."""
-        os.killpg(self.pid, signal.SIGKILL)
-        assert self._process is not None
-        assert self._process.stdin is not None
-        self._process.wait()
-        self._process.stdin.close()
+        super().stop()
 
     def restart(self) -> None:
         """Start a broker that was killed again, on the same data and ports, and wait until it serves metadata."""
@@ -161,23 +145,17 @@ class KafkaBroker(KafkaTools, ServerProcess):
         self._spawn()
         self._await_metadata()
 
-    @contextlib.contextmanager
-    def paused(self) -> Iterator[None]:
-        """Stop the broker's process inside the block: connections stay open without a response."""
-        with paused(self.pid):
-            yield
-
     def _launch(self) -> None:
-        self._directory = Path(tempfile.mkdtemp(prefix="kafka-broker-"))
+        directory = self._make_directory()
         controller, client, *others = free_ports(2 + len(self._security.listeners))
         self._port = self._given_port or client
         self.bootstrap_servers = f"{HOST}:{self._port}"
         self._ports = dict(zip(self._security.listeners, others, strict=True))
-        properties = self._directory / "server.properties"
+        properties = directory / "server.properties"
         properties.write_text(
             "".join(f"{name}={value}\n" for name, value in self._settings(controller).items()), encoding="utf-8"
         )
-        (self._directory / "log4j2.xml").write_text(_LOG4J2, encoding="utf-8")
+        (directory / "log4j2.xml").write_text(_LOG4J2, encoding="utf-8")
         formatted = subprocess.run(
             [
                 *(*self._java_command(), "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
@@ -207,19 +185,7 @@ class KafkaBroker(KafkaTools, ServerProcess):
         ]
 
     def _spawn(self) -> None:
-        assert self._directory is not None
-        with (self._directory / "server.log").open("ab") as out:
-            self._process = subprocess.Popen(
-                supervised(
-                    "kafka-broker",
-                    self._directory,
-                    [*self._java_command(), f"-Xmx{self._heap}", "kafka.Kafka", f"{self._directory}/server.properties"],
-                ),
-                stdin=subprocess.PIPE,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        self._run([*self._java_command(), f"-Xmx{self._heap}", "kafka.Kafka", f"{self._directory}/server.properties"])
 
     def _settings(self, controller_port: int) -> dict[str, str]:
         assert self._directory is not None
@@ -276,12 +242,6 @@ class KafkaBroker(KafkaTools, ServerProcess):
             return bool(self.admin.list_topics(timeout=5).brokers)
         except KafkaException:
             return False
-
-    def last_lines(self, lines: int = 20) -> str:
-        """The end of the broker's log."""
-        assert self._directory is not None
-        text = (self._directory / "server.log").read_text(encoding="utf-8", errors="replace")
-        return "\n".join(text.splitlines()[-lines:])
 
     def _create_scram_users(self) -> None:
         from confluent_kafka.admin import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion

@@ -6,15 +6,9 @@ loopback port. It keeps its schemas in memory, and lives no longer than the proc
 
 from __future__ import annotations
 
-import contextlib
-import os
-import shutil
-import signal
 import ssl
-import subprocess
-import tempfile
 import urllib.parse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,7 +17,7 @@ import httpx
 from dev.certificates import Authority
 from dev.java import find_java
 from dev.ports import HOST, free_ports, listens
-from dev.supervisor import ServerProcess, end_by_eof, paused, supervised
+from dev.supervisor import SupervisedServer
 from dev.waiting import wait_for_start
 
 __all__ = ["REGISTRY", "SchemaRegistry"]
@@ -34,7 +28,7 @@ _API: Final = "/apis/ccompat/v7"
 _TIMEOUT: Final = 30.0
 
 
-class SchemaRegistry(ServerProcess):
+class SchemaRegistry(SupervisedServer):
     """A schema registry in a process group of its own, whose id is :attr:`pid`.
 
     Like Confluent's it demands that a new version of a schema is backward compatible.
@@ -49,6 +43,8 @@ class SchemaRegistry(ServerProcess):
         folder: where the registry is.
     """
 
+    _NAME = "schema-registry"
+
     def __init__(
         self,
         *,
@@ -61,7 +57,6 @@ class SchemaRegistry(ServerProcess):
         self._authority = authority
         self._heap = heap
         self._folder = folder
-        self._directory: Path | None = None
         self._port = 0
 
     @property
@@ -90,62 +85,29 @@ class SchemaRegistry(ServerProcess):
         with httpx.Client(verify=self._context(), auth=login, trust_env=False, timeout=_TIMEOUT) as client:
             return client.request(method, f"{self.url}{path}", json=body)
 
-    def stop(self) -> None:
-        """Stop the registry, and forget its schemas; without effect if it does not run."""
-        process, self._process = self._process, None
-        if process is not None:
-            end_by_eof(process)
-        if self._directory is not None:
-            shutil.rmtree(self._directory, ignore_errors=True)
-            self._directory = None
-
-    def kill(self) -> None:
-        """End the registry as a machine dies, with its schemas; its port stays for :meth:`restart`."""
-        os.killpg(self.pid, signal.SIGKILL)
-        assert self._process is not None
-        assert self._process.stdin is not None
-        self._process.wait()
-        self._process.stdin.close()
-
     def restart(self) -> None:
         """Start a registry that was killed again, on the same port, without its schemas."""
         self._spawn()
-
-    @contextlib.contextmanager
-    def paused(self) -> Iterator[None]:
-        """Let the registry stand still inside the block: it accepts connections, and does not answer."""
-        with paused(self.pid):
-            yield
 
     def _start(self) -> None:
         if not any(self._folder.glob("*-runner.jar")):
             raise RuntimeError(f"there is no schema registry in {self._folder}: run make registry")
         (self._port,) = free_ports(1)
-        self._directory = Path(tempfile.mkdtemp(prefix="schema-registry-"))
         # Quarkus reads this file in the working directory; passwords on the command line would be seen by everybody.
-        config = self._directory / "config" / "application.properties"
+        config = self._make_directory() / "config" / "application.properties"
         config.parent.mkdir()
         config.touch(mode=0o600)
         config.write_text("".join(f"{name}={_escaped(v)}\n" for name, v in self._settings().items()), encoding="utf-8")
         self._spawn()
 
     def _spawn(self) -> None:
-        assert self._directory is not None
         (runner,) = self._folder.glob("*-runner.jar")
         java = [find_java(), f"-Xmx{self._heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-        with (self._directory / "server.log").open("ab") as out:
-            self._process = subprocess.Popen(
-                supervised("schema-registry", self._directory, [*java, "-jar", str(runner.resolve())]),
-                stdin=subprocess.PIPE,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                cwd=self._directory,
-                start_new_session=True,
-            )
+        process = self._run([*java, "-jar", str(runner.resolve())])
         wait_for_start(
             f"the schema registry at {self.url}",
             self._answers,
-            [self._process],
+            [process],
             timeout=120,
             log=self.last_lines,
             interval=0.1,
@@ -190,12 +152,6 @@ class SchemaRegistry(ServerProcess):
         if self._authority is None:
             return False
         return ssl.create_default_context(cafile=self._authority.certificate)
-
-    def last_lines(self, lines: int = 20) -> str:
-        """The end of the registry's log."""
-        assert self._directory is not None
-        text = (self._directory / "server.log").read_text(encoding="utf-8", errors="replace")
-        return "\n".join(text.splitlines()[-lines:])
 
 
 def _escaped(value: str) -> str:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import abc
 import contextlib
 import os
+import shutil
 import signal
 import socketserver
 import subprocess
+import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 import psutil
 from tenacity import Retrying, retry_if_exception_message, stop_after_attempt
@@ -21,7 +23,7 @@ from dev.waiting import wait_until
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ["ServerProcess", "Startable", "ThreadServer", "end", "end_by_eof", "paused", "supervised"]
+__all__ = ["ServerProcess", "Startable", "SupervisedServer", "ThreadServer", "end", "end_by_eof", "supervised"]
 
 _PORT_TAKEN: Final = retry_if_exception_message(match="(?is).*address already in use")
 
@@ -39,7 +41,7 @@ exit $status
 """
 
 
-def supervised(name: str, directory: Path, command: list[str]) -> list[str]:
+def supervised(name: str, directory: Path, command: Sequence[str]) -> list[str]:
     """The command line of a server that ends when its standard input is closed.
 
     Args:
@@ -123,6 +125,71 @@ class ServerProcess(Startable):
         return self._process.pid
 
 
+class SupervisedServer(ServerProcess):
+    """A server with a directory of its own, in a process group that ends with its starter, however that ends.
+
+    :attr:`pid` is the id of the group.
+    """
+
+    _NAME: ClassVar[str]
+    """For the list of processes, and the name of the directory."""
+
+    _directory: Path | None = None
+
+    def stop(self) -> None:
+        """Stop the server and delete its data; without effect if it does not run."""
+        process, self._process = self._process, None
+        if process is not None:
+            end_by_eof(process)
+        if self._directory is not None:
+            shutil.rmtree(self._directory, ignore_errors=True)
+            self._directory = None
+
+    def kill(self) -> None:
+        """End the server like a crash of its machine; its files and its ports stay for a restart."""
+        os.killpg(self.pid, signal.SIGKILL)
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.wait()
+        self._process.stdin.close()
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Stop the processes of the group inside the block: they accept connections, and do not answer."""
+        leader = psutil.Process(self.pid)
+        family = [leader, *leader.children(recursive=True)]
+        os.killpg(leader.pid, signal.SIGSTOP)
+        try:
+            # A thread that waits for a processor when the signal arrives may answer one more request before it stops.
+            wait_until(lambda: all(_is_stopped(process.pid) for process in family), "stopped threads")
+            yield
+        finally:
+            os.killpg(leader.pid, signal.SIGCONT)
+
+    def last_lines(self, lines: int = 20) -> str:
+        """The end of the server's log."""
+        assert self._directory is not None
+        text = (self._directory / "server.log").read_text(encoding="utf-8", errors="replace")
+        return "\n".join(text.splitlines()[-lines:])
+
+    def _make_directory(self) -> Path:
+        self._directory = Path(tempfile.mkdtemp(prefix=f"{self._NAME}-"))
+        return self._directory
+
+    def _run(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
+        assert self._directory is not None
+        with (self._directory / "server.log").open("ab") as out:
+            self._process = subprocess.Popen(
+                supervised(self._NAME, self._directory, command),
+                stdin=subprocess.PIPE,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                cwd=self._directory,
+                start_new_session=True,
+            )
+        return self._process
+
+
 def end(process: subprocess.Popen[bytes], patience: float = 10.0) -> None:
     """Terminate a process, and kill it after ``patience`` seconds."""
     process.terminate()
@@ -149,23 +216,6 @@ def end_by_eof(process: subprocess.Popen[Any], patience: float = 20.0) -> None:
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-
-
-@contextlib.contextmanager
-def paused(leader: int) -> Iterator[None]:
-    """Stop the processes of a group inside the block: they accept connections, and do not answer.
-
-    Args:
-        leader: process id of the leader of the group.
-    """
-    family = [psutil.Process(leader), *psutil.Process(leader).children(recursive=True)]
-    os.killpg(leader, signal.SIGSTOP)
-    try:
-        # A thread that waits for a processor when the signal arrives may answer one more request before it stops.
-        wait_until(lambda: all(_is_stopped(process.pid) for process in family), "stopped threads")
-        yield
-    finally:
-        os.killpg(leader, signal.SIGCONT)
 
 
 def _is_stopped(pid: int) -> bool:
