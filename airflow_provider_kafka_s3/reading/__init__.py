@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from airflow_provider_kafka_s3.reading.arrow import arrow_batches
     from airflow_provider_kafka_s3.reading.parquet_dataset import arrow_dataset
-    from airflow_provider_kafka_s3.reading.snapshot import ObjectRange, Snapshot, SnapshotObject
+    from airflow_provider_kafka_s3.reading.snapshot import Snapshot
+    from airflow_provider_kafka_s3.reading.snapshot_objects import ObjectRange, SnapshotObject
     from airflow_provider_kafka_s3.reading.snapshots import snapshots
     from airflow_provider_kafka_s3.reading.spark_frames import spark_frame
 
 __all__ = ["ObjectRange", "Snapshot", "SnapshotObject", "arrow_batches", "arrow_dataset", "snapshots", "spark_frame"]
 
 _MODULES: Final = {
-    "ObjectRange": "snapshot",
+    "ObjectRange": "snapshot_objects",
     "Snapshot": "snapshot",
-    "SnapshotObject": "snapshot",
+    "SnapshotObject": "snapshot_objects",
     "arrow_batches": "arrow",
     "arrow_dataset": "parquet_dataset",
     "snapshots": "snapshots",

@@ -33,7 +33,8 @@ from pyspark.sql.datasource import (  # noqa: TID253 - this module is for Spark 
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.messages import or_nearest
-from airflow_provider_kafka_s3.reading.snapshot import Snapshot, SnapshotObject
+from airflow_provider_kafka_s3.reading.snapshot import Snapshot
+from airflow_provider_kafka_s3.reading.snapshot_objects import SnapshotObject
 from airflow_provider_kafka_s3.storage.bucket import open_bucket
 from airflow_provider_kafka_s3.storage.s3 import S3Settings
 from airflow_provider_kafka_s3.structs import convert_to_struct

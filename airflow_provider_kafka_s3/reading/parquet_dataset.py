@@ -18,7 +18,8 @@ from airflow_provider_kafka_s3.reading.remote_file import open_object
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 
 if TYPE_CHECKING:
-    from airflow_provider_kafka_s3.reading.snapshot import Snapshot, SnapshotObject
+    from airflow_provider_kafka_s3.reading.snapshot import Snapshot
+    from airflow_provider_kafka_s3.reading.snapshot_objects import SnapshotObject
 
 __all__ = ["arrow_dataset"]
 

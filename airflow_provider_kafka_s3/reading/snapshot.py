@@ -7,19 +7,15 @@ always: an object is read if a resolved batch lists it and no amend records it a
 from __future__ import annotations
 
 import datetime as dt
-import functools
 import itertools
 import re
-import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
-from airflow_provider_kafka_s3.config import Layout
 from airflow_provider_kafka_s3.documents.codec import MAX_BATCH
 from airflow_provider_kafka_s3.documents.log_index import IndexedBatch
-from airflow_provider_kafka_s3.documents.manifest import Manifest, ObjectEntry
+from airflow_provider_kafka_s3.documents.manifest import Manifest
 from airflow_provider_kafka_s3.documents.marker import Marker
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
 from airflow_provider_kafka_s3.documents.plan import Plan
@@ -27,12 +23,9 @@ from airflow_provider_kafka_s3.exceptions import ConfigurationError, LogTampered
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.messages import few
 from airflow_provider_kafka_s3.parallel import in_threads
-from airflow_provider_kafka_s3.reading.summarized_batches import (
-    BatchSelection,
-    SummarizedBatches,
-    checksums_of,
-    overlap,
-)
+from airflow_provider_kafka_s3.reading.record_times import milliseconds, overlap
+from airflow_provider_kafka_s3.reading.snapshot_objects import SnapshotObject, snapshot_objects
+from airflow_provider_kafka_s3.reading.summarized_batches import BatchSelection, SummarizedBatches, checksums_of
 from airflow_provider_kafka_s3.storage.bucket import open_bucket
 from airflow_provider_kafka_s3.storage.credentials import S3Credentials
 from airflow_provider_kafka_s3.storage.s3 import S3Settings
@@ -40,7 +33,7 @@ from airflow_provider_kafka_s3.storage.s3 import S3Settings
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["ObjectRange", "Snapshot", "SnapshotObject", "milliseconds", "overlap"]
+__all__ = ["Snapshot"]
 
 _READERS: Final = 16
 """Batches whose documents are read at the same time."""
@@ -55,88 +48,6 @@ _LISTED: Final = 10
 """Batches that an error names."""
 
 _AMEND: Final = re.compile(r"(\d{10})\.amend\.\d+\.json")
-
-
-@dataclass(frozen=True)
-class ObjectRange:
-    """The records of one Kafka partition in an object, ascending and one after another.
-
-    Attributes:
-        partition: the Kafka partition.
-        min_offset: offset of the first record.
-        max_offset: offset of the last record.
-        records: number of records.
-    """
-
-    partition: int
-    min_offset: int
-    max_offset: int
-    records: int
-
-    @property
-    def has_gaps(self) -> bool:
-        """Whether offsets between the first and the last one are not in the object."""
-        return self.records <= self.max_offset - self.min_offset
-
-
-@dataclass(frozen=True)
-class SnapshotObject:
-    """A committed object.
-
-    Attributes:
-        topic: the Kafka topic.
-        batch: number of its batch.
-        generation: how many times the topic was created again before.
-        key: in the bucket.
-        url: ``s3://bucket/key``.
-        layout: of its batch: format, content, converters.
-        entry: it in the manifest.
-        ranges: its records by Kafka partition, in their order.
-        siblings: the objects beside it, by what their names have before the extension: ``.keys``, ``.headers``,
-            ``.index``.
-    """
-
-    topic: str
-    batch: int
-    generation: int
-    key: str
-    url: str
-    layout: Layout = field(repr=False)
-    entry: ObjectEntry = field(repr=False)
-    ranges: tuple[ObjectRange, ...]
-    siblings: Mapping[str, ObjectEntry] = field(default_factory=dict, repr=False)
-
-    @property
-    def records(self) -> int:
-        """Number of its records."""
-        return self.entry.records
-
-    @property
-    def size(self) -> int:
-        """Bytes."""
-        return self.entry.size
-
-    @property
-    def partitions(self) -> tuple[int, ...]:
-        """The Kafka partitions of its records."""
-        return tuple(dict.fromkeys(one.partition for one in self.ranges))
-
-    @property
-    def times(self) -> tuple[int, int] | None:
-        """The lowest and the highest timestamp of its records, in milliseconds since the epoch; None: unknown."""
-        return (self.entry.min_timestamp, self.entry.max_timestamp) if self.entry.has_times else None
-
-    @property
-    def folders(self) -> str:
-        """The folders of the partitioner, such as ``year=2026/month=01``."""
-        return _folders_parser(self.layout, self.topic)(self.key)
-
-    @property
-    def columns(self) -> dict[str, str]:
-        """The folders that are columns of Hive's, ``name=value``, without the escapes of names."""
-        parts = self.folders.split(self.layout.naming.directory_delim)
-        named = (part.partition("=") for part in parts if "=" in part)
-        return {urllib.parse.unquote(name): urllib.parse.unquote(value) for name, _, value in named}
 
 
 class Snapshot:
@@ -304,7 +215,7 @@ class Snapshot:
         return tuple(
             one
             for one in self._objects_of(chosen)
-            if (wanted is None or _as_offsets(one.ranges) & wanted)
+            if (wanted is None or one.offsets & wanted)
             and (of_partitions is None or not of_partitions.isdisjoint(one.partitions))
             and (one.times is None or overlap(one.times, low, high))
             and (folders is None or folders(one.columns))
@@ -492,7 +403,7 @@ class Snapshot:
 
     def _objects_of(self, batches: Sequence[int]) -> Iterator[SnapshotObject]:
         for plan, decision, lost in self.documents([batch for batch in batches if batch not in self._read]):
-            self._read[plan.batch] = self._of_batch(plan, decision, lost)
+            self._read[plan.batch] = snapshot_objects(self.log, plan, decision, lost)
         return itertools.chain.from_iterable(self._read[batch] for batch in batches)
 
     def documents(self, batches: Sequence[int]) -> Iterator[tuple[Plan, Manifest, frozenset[str]]]:
@@ -528,35 +439,6 @@ class Snapshot:
                 f"{self.log.plan_url(batch)}, {self.log.manifest_url(batch)}"
             )
 
-    def _of_batch(self, plan: Plan, decision: Manifest, lost: frozenset[str]) -> tuple[SnapshotObject, ...]:
-        layout, topic = plan.layout, self.log.topic
-        assert layout is not None, "a batch with objects has a layout"
-        dead, endings = keys.dead_letters_prefix(layout, topic), keys.siblings(layout)
-        there = {entry.key: entry for entry in decision.objects if entry.key not in lost}
-        of_slice = {s.id: s.partition for s in plan.slices}
-        found = []
-        for key, entry in there.items():
-            if key.startswith(dead) or keys.sibling_of_key(layout, key) is not None:
-                continue
-            beside = {name: there.get(keys.sibling_key(layout, key, name)) for name in endings}
-            found.append(
-                SnapshotObject(
-                    topic=topic,
-                    batch=plan.batch,
-                    generation=plan.generation,
-                    key=key,
-                    url=self.log.store.url(key),
-                    layout=layout,
-                    entry=entry,
-                    ranges=tuple(
-                        ObjectRange(of_slice[part.id], part.min_offset, part.max_offset, part.records)
-                        for part in entry.by_slice
-                    ),
-                    siblings={name: other for name, other in beside.items() if other is not None},
-                )
-            )
-        return tuple(sorted(found, key=lambda one: (one.ranges[0].partition, one.ranges[0].min_offset, one.key)))
-
     def _lost(self, batches: Sequence[int]) -> dict[int, frozenset[str]]:
         """Keys that were accepted as lost after their batch was committed."""
         numbers = sorted(batches)
@@ -572,31 +454,6 @@ class Snapshot:
         )
 
 
-@functools.lru_cache(maxsize=16)
-def _folders_parser(layout: Layout, topic: str) -> Callable[[str], str]:
-    return keys.encoded_partition_parser(layout, topic)
-
-
 def _contiguous(marker: Marker) -> int:
     """The last batch before which all are resolved; 0 if the first one is not."""
     return marker.resolved[0][1] - 1 if marker.resolved and marker.resolved[0][0] == 1 else 0
-
-
-def _as_offsets(ranges: Iterable[ObjectRange]) -> Offsets:
-    found: dict[int, list[tuple[int, int]]] = {}
-    for one in ranges:
-        found.setdefault(one.partition, []).append((one.min_offset, one.max_offset + 1))
-    return Offsets(found)
-
-
-def milliseconds(name: str, time: dt.datetime | None) -> int | None:
-    """A time in milliseconds since the epoch.
-
-    Raises:
-        ConfigurationError: it has no time zone.
-    """
-    if time is None:
-        return None
-    if time.tzinfo is None:
-        raise ConfigurationError(f"{name}={time!r} has no time zone; give it one, such as datetime.timezone.utc")
-    return int(time.timestamp() * 1000)

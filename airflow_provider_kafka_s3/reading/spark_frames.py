@@ -9,7 +9,8 @@ from airflow_provider_kafka_s3.config import AvroContainer, BlockGzip, Csv, Form
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.layout.keys import data_prefix
 from airflow_provider_kafka_s3.reading.object_schemas import schema_of_objects
-from airflow_provider_kafka_s3.reading.snapshot import Snapshot, SnapshotObject
+from airflow_provider_kafka_s3.reading.snapshot import Snapshot
+from airflow_provider_kafka_s3.reading.snapshot_objects import SnapshotObject
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

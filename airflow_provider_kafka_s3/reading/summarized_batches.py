@@ -15,8 +15,9 @@ from airflow_provider_kafka_s3.documents.log_index import MAX_HULL, IndexedBatch
 from airflow_provider_kafka_s3.documents.marker import Marker
 from airflow_provider_kafka_s3.documents.offsets import Offsets, intersect
 from airflow_provider_kafka_s3.exceptions import ControlError
+from airflow_provider_kafka_s3.reading.record_times import overlap
 
-__all__ = ["BatchSelection", "SummarizedBatches", "checksums_of", "overlap"]
+__all__ = ["BatchSelection", "SummarizedBatches", "checksums_of"]
 
 T = TypeVar("T")
 
@@ -31,11 +32,6 @@ _NAMED: Final = 32
 
 _BLOCK: Final = 1_000
 """Batches of a block: those of a large index."""
-
-
-def overlap(times: tuple[int, int], low: int | None, high: int | None) -> bool:
-    """Whether some of these timestamps, both included, are at ``low`` or later, and before ``high``."""
-    return (low is None or times[1] >= low) and (high is None or times[0] < high)
 
 
 @dataclass(frozen=True, kw_only=True)

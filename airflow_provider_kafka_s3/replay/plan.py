@@ -17,8 +17,9 @@ from airflow_provider_kafka_s3.exceptions import ConfigurationError, NothingToRe
 from airflow_provider_kafka_s3.kafka.offsets import TopicInfo
 from airflow_provider_kafka_s3.messages import count
 from airflow_provider_kafka_s3.reading.committed_objects import CommittedObjects
+from airflow_provider_kafka_s3.reading.record_times import milliseconds, overlap
 from airflow_provider_kafka_s3.reading.records import keeps_offsets, kept_parts
-from airflow_provider_kafka_s3.reading.snapshot import Snapshot, milliseconds, overlap
+from airflow_provider_kafka_s3.reading.snapshot import Snapshot
 from airflow_provider_kafka_s3.replay.request import ReplayRequest, new_plan, require_acknowledged
 
 __all__ = ["plan_replay"]

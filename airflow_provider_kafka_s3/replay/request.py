@@ -15,7 +15,7 @@ from airflow_provider_kafka_s3.exceptions import ConfigurationError, DataLossErr
 from airflow_provider_kafka_s3.kafka.offsets import TopicInfo
 from airflow_provider_kafka_s3.layout.keys import validate_replay, validate_topic
 from airflow_provider_kafka_s3.messages import few
-from airflow_provider_kafka_s3.reading.snapshot import milliseconds
+from airflow_provider_kafka_s3.reading.record_times import milliseconds
 
 __all__ = ["Missing", "ReplayRequest", "Writer", "new_plan", "require_acknowledged", "require_target"]
 

@@ -13,9 +13,9 @@ from airflow_provider_kafka_s3.exceptions import ControlError, DataLossError
 from airflow_provider_kafka_s3.messages import count
 from airflow_provider_kafka_s3.reading.committed_objects import CommittedObjects
 from airflow_provider_kafka_s3.reading.record import Record, Records
+from airflow_provider_kafka_s3.reading.record_times import milliseconds, overlap
 from airflow_provider_kafka_s3.reading.records import read_object
 from airflow_provider_kafka_s3.reading.remote_file import REQUEST
-from airflow_provider_kafka_s3.reading.snapshot import milliseconds, overlap
 from airflow_provider_kafka_s3.replay.merge import merged, most_at_once, offset_of
 from airflow_provider_kafka_s3.replay.request import ReplayRequest
 

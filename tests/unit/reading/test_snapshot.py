@@ -30,7 +30,7 @@ from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, LogTamperedError, MarkerMissingError
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.reading import Snapshot
-from airflow_provider_kafka_s3.reading.snapshot import SnapshotObject
+from airflow_provider_kafka_s3.reading.snapshot_objects import SnapshotObject
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
