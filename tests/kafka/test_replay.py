@@ -104,6 +104,12 @@ def produce(broker: KafkaBroker, topic: str, count: int, partitions: int = 2, **
     )
 
 
+def land_envelopes(broker: KafkaBroker, server: S3Server, topic: str, count: int) -> Place:
+    """Produce documents and land them with all that a record has."""
+    produce(broker, topic, count)
+    return land(broker, server, topic, Layout(format=JsonLines(), content=Envelope()))[1]
+
+
 ENVELOPES = [
     JsonLines(compression="gzip", on_null="write"),
     BlockGzip(lines=JsonLines(on_null="write"), block_size=1000),
@@ -192,8 +198,7 @@ def test_a_selection_sends_only_its_records_and_a_dry_run_none(
 ) -> None:
     """By key, time, offsets and partition."""
     source, target = names
-    produce(kafka_broker, source, 40)
-    _, place = land(kafka_broker, s3_server, source, Layout(format=JsonLines(), content=Envelope()))
+    place = land_envelopes(kafka_broker, s3_server, source, 40)
     assert send(kafka_broker, place, target, dry_run=True).planned == {0: 20, 1: 20}
     assert committed(kafka_broker, target, 0) == []
 
@@ -224,8 +229,7 @@ def test_a_target_that_would_not_keep_the_records_is_refused(
 ) -> None:
     """With the setting to change; nothing is sent. The same for the topic itself, and one with fewer partitions."""
     source, _ = names
-    produce(kafka_broker, source, 4)
-    _, place = land(kafka_broker, s3_server, source, Layout(format=JsonLines(), content=Envelope()))
+    place = land_envelopes(kafka_broker, s3_server, source, 4)
     target = f"bad-{uuid.uuid4().hex[:8]}"
     kafka_broker.create_topic(target, 2, settings)
     with pytest.raises(ConfigurationError, match=message):
@@ -308,8 +312,7 @@ def test_a_replay_that_is_killed_sends_each_record_once(
     """Kill -9 of both processes, of the parent, and of the child, at random moments."""
     source, target = names
     count = 30_000
-    produce(kafka_broker, source, count)
-    _, place = land(kafka_broker, s3_server, source, Layout(format=JsonLines(), content=Envelope()))
+    place = land_envelopes(kafka_broker, s3_server, source, count)
 
     def start() -> subprocess.Popen[bytes]:
         return start_process(kafka_broker, s3_server, place, target, tmp_path)
@@ -346,8 +349,7 @@ def test_two_replays_at_once_send_each_record_once(
 ) -> None:
     """One may be fenced by the other, and says so; repeated, it finds nothing left."""
     source, target = names
-    produce(kafka_broker, source, 12_000)
-    _, place = land(kafka_broker, s3_server, source, Layout(format=JsonLines(), content=Envelope()))
+    place = land_envelopes(kafka_broker, s3_server, source, 12_000)
     processes = [start_process(kafka_broker, s3_server, place, target, tmp_path) for _ in range(2)]
     for process in processes:
         _, errors = process.communicate(timeout=120)
@@ -364,8 +366,7 @@ def test_records_of_a_topic_that_does_not_exist_are_not_sent(
 ) -> None:
     """The error names the topic; the replay can be repeated when it exists."""
     source, _ = names
-    produce(kafka_broker, source, 4)
-    _, place = land(kafka_broker, s3_server, source, Layout(format=JsonLines(), content=Envelope()))
+    place = land_envelopes(kafka_broker, s3_server, source, 4)
     absent = f"absent-{uuid.uuid4().hex[:8]}"
     with pytest.raises(KafkaS3Error, match=absent):
         send(kafka_broker, place, absent)
@@ -384,8 +385,7 @@ def test_a_target_that_takes_small_batches_gets_many_small_records(
 ) -> None:
     """Each of them fits, and so does each request."""
     source, _ = names
-    produce(kafka_broker, source, 5_000)
-    _, place = land(kafka_broker, s3_server, source, Layout(format=JsonLines(), content=Envelope()))
+    place = land_envelopes(kafka_broker, s3_server, source, 5_000)
     small = f"small-{uuid.uuid4().hex[:8]}"
     kafka_broker.create_topic(small, 2, {"max.message.bytes": "2000"})
     assert send(kafka_broker, place, small).sent == {0: 2_500, 1: 2_500}
@@ -437,8 +437,7 @@ def test_a_target_that_was_created_again_gets_nothing_under_the_same_id(
 ) -> None:
     """Another id sends all records to it."""
     source, target = names
-    produce(kafka_broker, source, 10)
-    _, place = land(kafka_broker, s3_server, source, Layout(format=JsonLines(), content=Envelope()))
+    place = land_envelopes(kafka_broker, s3_server, source, 10)
     send(kafka_broker, place, target)
     kafka_broker.delete_topic(target)
     kafka_broker.create_topic(target, 2)
@@ -535,8 +534,7 @@ def test_records_that_consumers_of_committed_records_cannot_read_yet_are_named(
 ) -> None:
     """A transaction of another producer is open in the target; the replay ends, and names the offset from which on."""
     source, target = names
-    produce(kafka_broker, source, 10)
-    _, place = land(kafka_broker, s3_server, source, Layout(format=JsonLines(), content=Envelope()))
+    place = land_envelopes(kafka_broker, s3_server, source, 10)
     other = kafka_broker.producer(transactional_id=f"other-{target}")
     other.init_transactions(60)
     other.begin_transaction()
