@@ -21,7 +21,7 @@ import httpx
 import psutil
 
 from dev.ports import free_ports
-from dev.supervisor import Startable, end_by_eof, supervised
+from dev.supervisor import Startable, end_by_eof, start_supervised
 from dev.waiting import wait_for_start
 
 __all__ = ["WORKER_PYTHON", "SparkCluster", "spark_home"]
@@ -158,18 +158,8 @@ class SparkCluster(Startable):
             "JDK_JAVA_OPTIONS": _JAVA_OPTIONS,
         }
         command = [str(home / "bin" / "spark-class"), main, "--host", host, *arguments]
-        with (folder / f"{name}.log").open("wb") as log:
-            self._processes.append(
-                subprocess.Popen(
-                    supervised(f"spark-{name}", folder, command),
-                    cwd=folder,
-                    env=environment,
-                    stdin=subprocess.PIPE,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                )
-            )
+        log = folder / f"{name}.log"
+        self._processes.append(start_supervised(f"spark-{name}", folder, command, log=log, env=environment))
 
 
 def _registered_workers(master: httpx.Client) -> int:

@@ -11,7 +11,7 @@ import socketserver
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
@@ -23,7 +23,16 @@ from dev.waiting import wait_until
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ["ServerProcess", "Startable", "SupervisedServer", "ThreadServer", "end", "end_by_eof", "supervised"]
+__all__ = [
+    "ServerProcess",
+    "Startable",
+    "SupervisedServer",
+    "ThreadServer",
+    "end",
+    "end_by_eof",
+    "start_supervised",
+    "supervised",
+]
 
 _PORT_TAKEN: Final = retry_if_exception_message(match="(?is).*address already in use")
 
@@ -50,6 +59,30 @@ def supervised(name: str, directory: Path, command: Sequence[str]) -> list[str]:
         command: of the server itself. It becomes a child of the process that is started, and has no standard input.
     """
     return ["/bin/sh", "-c", _SCRIPT, name, str(directory), *command]
+
+
+def start_supervised(
+    name: str, directory: Path, command: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None
+) -> subprocess.Popen[bytes]:
+    """Start a server in its directory, in a process group of its own; see :func:`supervised`.
+
+    Args:
+        name: for the list of processes.
+        directory: of the server.
+        command: of the server itself.
+        log: file that its output is appended to.
+        env: its environment; None: that of this process.
+    """
+    with log.open("ab") as out:
+        return subprocess.Popen(
+            supervised(name, directory, command),
+            stdin=subprocess.PIPE,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            cwd=directory,
+            env=env,
+            start_new_session=True,
+        )
 
 
 class Startable(abc.ABC):
@@ -168,25 +201,20 @@ class SupervisedServer(ServerProcess):
 
     def last_lines(self, lines: int = 20) -> str:
         """The end of the server's log."""
-        assert self._directory is not None
-        text = (self._directory / "server.log").read_text(encoding="utf-8", errors="replace")
+        text = self._log.read_text(encoding="utf-8", errors="replace")
         return "\n".join(text.splitlines()[-lines:])
+
+    @property
+    def _log(self) -> Path:
+        assert self._directory is not None
+        return self._directory / "server.log"
 
     def _make_directory(self) -> Path:
         self._directory = Path(tempfile.mkdtemp(prefix=f"{self._NAME}-"))
         return self._directory
 
     def _run(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
-        assert self._directory is not None
-        with (self._directory / "server.log").open("ab") as out:
-            self._process = subprocess.Popen(
-                supervised(self._NAME, self._directory, command),
-                stdin=subprocess.PIPE,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                cwd=self._directory,
-                start_new_session=True,
-            )
+        self._process = start_supervised(self._NAME, self._log.parent, command, log=self._log)
         return self._process
 
 
