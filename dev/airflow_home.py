@@ -115,6 +115,11 @@ class AirflowHome:
         }
 
     @property
+    def connections(self) -> dict[str, str]:
+        """The variables of the environment that define connections."""
+        return {name: value for name, value in self.environment.items() if name.startswith("AIRFLOW_CONN_")}
+
+    @property
     def java_commands(self) -> list[str]:
         """The arguments of every JVM that was started so far."""
         return self._starts.read_text().splitlines()

@@ -13,6 +13,7 @@ from airflow_provider_kafka_s3.documents.manifest import Manifest, ObjectEntry
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.reading.committed_objects import CommittedObjects
 
 __all__ = ["ObjectRange", "SnapshotObject", "snapshot_objects"]
 
@@ -116,23 +117,22 @@ def snapshot_objects(log: TopicLog, plan: Plan, decision: Manifest, lost: frozen
         decision: its manifest.
         lost: keys that were accepted as lost since.
     """
-    layout, topic = plan.layout, log.topic
-    assert layout is not None, "a batch with objects has a layout"
-    dead, endings = keys.dead_letters_prefix(layout, topic), keys.siblings(layout)
+    objects = CommittedObjects(log, plan, decision)
+    layout, endings = objects.layout, keys.siblings(objects.layout)
     there = {entry.key: entry for entry in decision.objects if entry.key not in lost}
     of_slice = {s.id: s.partition for s in plan.slices}
     found = []
     for key, entry in there.items():
-        if key.startswith(dead) or keys.sibling_of_key(layout, key) is not None:
+        if objects.is_dead_letters(entry) or objects.sibling(entry) is not None:
             continue
         beside = {name: there.get(keys.sibling_key(layout, key, name)) for name in endings}
         found.append(
             SnapshotObject(
-                topic=topic,
+                topic=log.topic,
                 batch=plan.batch,
                 generation=plan.generation,
                 key=key,
-                url=log.store.url(key),
+                url=objects.url(entry),
                 layout=layout,
                 entry=entry,
                 ranges=tuple(

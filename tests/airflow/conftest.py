@@ -318,9 +318,8 @@ def second_worker(airflow_home: AirflowHome, tmp_path_factory: pytest.TempPathFa
     """Another Airflow, which shares nothing with the first but the bucket and the broker."""
     folder = tmp_path_factory.mktemp("airflow-2")
     shutil.copy(airflow_home.folder / "airflow.db", folder)
-    names = [n for n in airflow_home.environment if n.startswith("AIRFLOW_CONN_")]
     dags = Path(airflow_home.environment["AIRFLOW__CORE__DAGS_FOLDER"])
-    home = AirflowHome(folder, dags, environment={n: airflow_home.environment[n] for n in names})
+    home = AirflowHome(folder, dags, environment=airflow_home.connections)
     with Worker(home) as started:
         yield started
 
@@ -332,7 +331,6 @@ def servers(
     """Airflow's servers with the DAGs of ``server_dags.py``, and the same connections as the other Airflows."""
     dags = tmp_path_factory.mktemp("server-dags")
     shutil.copy(Path(__file__).with_name("server_dags.py"), dags)
-    names = [n for n in airflow_home.environment if n.startswith("AIRFLOW_CONN_")]
     more = {
         # A request that is held must not be sent again meanwhile.
         "aws_default": s3_connection(s3_gate[0], "AKIATESTS", SECRET_KEY, config={"read_timeout": 600}),
@@ -343,7 +341,7 @@ def servers(
         tmp_path_factory.mktemp("airflow-servers"),
         dags,
         environment={
-            **{n: airflow_home.environment[n] for n in names},
+            **airflow_home.connections,
             **connection_variables(more),
             "SERVER_TESTS_BUCKET": BUCKET,
             "SERVER_TESTS_PIPELINE": PIPELINE,

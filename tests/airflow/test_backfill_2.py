@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings, make_client
+from dev.airflow_connections import connection_variables
 from dev.airflow_home import AirflowHome
 from tests.airflow.conftest import BUCKET, PIPELINE
 from tests.airflow.days import RECORDS, check_days, make_days
@@ -82,10 +82,9 @@ def backfills(airflow_home: AirflowHome, tmp_path_factory: pytest.TempPathFactor
     folder, dags = tmp_path_factory.mktemp("airflow-backfills"), tmp_path_factory.mktemp("backfill-dags")
     shutil.copy(airflow_home.folder / "airflow.db", folder)
     shutil.copy(Path(__file__).with_name("server_dags.py"), dags)
-    connections = {n: v for n, v in airflow_home.environment.items() if n.startswith("AIRFLOW_CONN_")}
     settings = {
-        **connections,
-        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[1]"}),
+        **airflow_home.connections,
+        **connection_variables({"spark_default": {"conn_type": "spark", "host": "local[1]"}}),
         # That many workers are started for every backfill; the default is 32.
         "AIRFLOW__CORE__PARALLELISM": "4",
         "SERVER_TESTS_BUCKET": BUCKET,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from dev.airflow_connections import connection_variables
 
 if TYPE_CHECKING:
     from airflow_provider_kafka_s3.storage.s3 import S3Store
@@ -78,9 +79,9 @@ def test_what_spark_submit_refuses_is_terminal_and_begins_with_the_cause(
         f'<artifact pattern="{tmp_path}/[organisation]/[artifact]-[revision].[ext]"/></filesystem></resolvers>'
         "</ivysettings>"
     )
-    yarn = json.dumps({"conn_type": "spark", "host": "yarn"})
+    yarn = connection_variables({"spark_yarn": {"conn_type": "spark", "host": "yarn"}})
     conf = {"spark.jars.ivySettings": str(settings), "spark.jars.ivy": str(tmp_path / "ivy")}
-    run = worker.run(topics=topic, environment={"AIRFLOW_CONN_SPARK_YARN": yarn}, spark_conf=conf, **parameters)
+    run = worker.run(topics=topic, environment=yarn, spark_conf=conf, **parameters)
     assert not run.succeeded
     pattern = rf"AirflowFailException: {message}.*?\[topic '{topic}': ConfigurationError\]"
     assert re.search(pattern, run.log, re.DOTALL), run.log

@@ -19,6 +19,7 @@ import pytest
 from airflow_provider_kafka_s3.kafka.source import KafkaSource
 from airflow_provider_kafka_s3.testing.invariants import check_bucket, check_unchanged, read_source, snapshot
 from dev import flights
+from dev.airflow_connections import connection_variables
 from dev.airflow_home import spark_defaults
 from dev.kafka_broker import Message
 from dev.schema_registry import SchemaRegistry
@@ -238,8 +239,8 @@ def test_avro_of_a_registry_is_landed_as_parquet(
         schema_id = registry.register("flights-avro-value", json.dumps(flights.AVRO_SCHEMA))
         kafka_broker.create_topic("flights-avro", 2)
         kafka_broker.produce("flights-avro", itertools.islice(flights.avro_messages(schema_id), len(given)))
-        connection = json.dumps({"conn_type": "http", "host": registry.url})
-        run = example("kafka_to_s3_avro_to_parquet", AIRFLOW_CONN_REGISTRY_DEFAULT=connection)
+        connection = connection_variables({"registry_default": {"conn_type": "http", "host": registry.url}})
+        run = example("kafka_to_s3_avro_to_parquet", **connection)
     assert run.java_starts == JVMS_OF_A_JOB
     assert run.returned["land"]["records"] == len(given)
     landed = []

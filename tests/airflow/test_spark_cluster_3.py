@@ -294,7 +294,7 @@ def registry() -> Iterator[SchemaRegistry]:
 def land_decoded(land: Callable[..., TaskRun], registry: SchemaRegistry) -> Callable[..., None]:
     """Run the operator with a connection of the registry, whose password the executors need."""
     connection = {"conn_type": "http", "host": registry.url, "login": REGISTRY_USER, "password": REGISTRY_PASSWORD}
-    environment = {"AIRFLOW_CONN_TESTS_REGISTRY": json.dumps(connection)}
+    environment = connection_variables({"tests_registry": connection})
 
     def run(topic: str, **parameters: Any) -> None:
         done = land(topic, {}, environment, registry_conn_id="tests_registry", errors="dead_letter", **parameters)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ import psutil
 import pytest
 
 from airflow_provider_kafka_s3.spark.warm_place import WarmPlace
+from dev.airflow_connections import connection_variables
 from dev.airflow_home import SPARK_JARS
 from dev.certificates import Authority
 from dev.spark_connect import SparkConnectServer
@@ -50,12 +50,11 @@ def test_tasks_land_what_is_new_on_a_server_without_a_jvm(
     """Run after run by one warm server; bad records are named, its output is logged, and its token is shown nowhere."""
     topic = make_topic(1)
     # pyspark sends a token without TLS to this host name only.
-    host = {"conn_type": "spark_connect", "host": "sc://localhost", "port": server.port}
-    remote = json.dumps({**host, "password": TOKEN})
+    remote = {"conn_type": "spark_connect", "host": "sc://localhost", "port": server.port, "password": TOKEN}
     parameters: dict[str, Any] = {
         "topics": topic,
         "spark_conn_id": "spark_remote",
-        "environment": {"AIRFLOW_CONN_SPARK_REMOTE": remote},
+        "environment": connection_variables({"spark_remote": remote}),
         "jars": None,
     }
     landed = 0
@@ -104,7 +103,7 @@ def test_tasks_of_a_worker_share_a_warm_process(
         remote: dict[str, Any] = {"conn_type": "spark_connect", "host": "sc://localhost", "port": front.port}
         remote |= {"password": TOKEN, "extra": {"use_ssl": True}}
         environment = {
-            "AIRFLOW_CONN_SPARK_REMOTE": json.dumps(remote),
+            **connection_variables({"spark_remote": remote}),
             "AIRFLOW__KAFKA_S3__WARM_DRIVER_SECONDS": "600",
             "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": str(authority.certificate),
         }

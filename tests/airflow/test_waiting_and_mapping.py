@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
 from airflow_provider_kafka_s3.storage.durable import DurableStore
+from dev.airflow_connections import connection_variables
 from tests.airflow.conftest import BUCKET, PIPELINE
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def test_sensors_defer_and_mapped_topics_fail_alone(
     run = airflow_home.test(
         "waiting_and_mapping",
         "2013-01-02",
-        environment={"AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(spark)},
+        environment=connection_variables({"spark_default": spark}),
         on_line=more_records,
     )
     assert produced, run.output
