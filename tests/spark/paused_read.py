@@ -6,6 +6,7 @@ import contextlib
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from airflow_provider_kafka_s3.config import MIB, JsonLines, Layout, Upload
@@ -29,10 +30,23 @@ SMALL_FETCHES: Final = {
 }
 
 
+def _largest_socket_buffers() -> int:
+    """Bytes that may wait between the JVM and its worker: Linux enlarges the buffers of a connection as it is used."""
+    return sum(int(Path(f"/proc/sys/net/ipv4/{name}").read_text().split()[-1]) for name in ("tcp_rmem", "tcp_wmem"))
+
+
 def messages(count: int, *, label: str = "n", size: int = 0) -> list[Message]:
     """Different JSON records of partition 0."""
     fill = b"x" * size
     return [Message(b'{"%s": %d, "fill": "%s"}' % (label.encode(), n, fill), partition=0) for n in range(count)]
+
+
+def more_than_held(label: str = "n") -> list[Message]:
+    """More records than a paused read can hold: some of them are always still to be read."""
+    size = 10_000
+    # Three parts and what waits before them; the rest is what Kafka's consumer and Spark hold of a batch.
+    held = 3 * JSON.part_size + _largest_socket_buffers() + 8 * MIB
+    return messages(held // size, label=label, size=size)
 
 
 def values(sent: Iterable[Message]) -> Counter[bytes]:
@@ -60,7 +74,7 @@ def paused_read(
     spec = pipeline.spec({topic: plan}, "run", "unused", upload=Upload(threads=1), kafka_overrides=SMALL_FETCHES | more)
     done: list[JobResult] = []
     usual = spark.conf.get(BATCH_SIZE)
-    spark.conf.set(BATCH_SIZE, "200")
+    spark.conf.set(BATCH_SIZE, "20")
     job = threading.Thread(target=lambda: done.append(pipeline.job(spec, spark)))
     try:
         job.start()

@@ -16,7 +16,7 @@ from airflow_provider_kafka_s3.testing.invariants import read_source, snapshot
 from dev.kafka_cluster import KafkaCluster
 from dev.s3_server import ThreadedS3Server
 from dev.waiting import wait_until
-from tests.spark.paused_read import JSON, check, messages, outcome_of, paused_read, values
+from tests.spark.paused_read import JSON, check, more_than_held, outcome_of, paused_read, values
 from tests.spark.pipeline import MakePipeline, Pipeline
 from tests.spark.probes import Gate
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 # pyspark leaves the socket for the rows of collect() open until it is garbage-collected.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 
-MANY = 24_000
 SOON = {
     "kafkaConsumer.pollTimeoutMs": "2000",
     "kafka.default.api.timeout.ms": "2000",
@@ -71,7 +70,7 @@ def test_a_leader_that_stops_during_a_read_only_delays_it(
 ) -> None:
     """The other replica becomes the leader, and the same tasks continue with it: every record is landed once."""
     topic = cluster.create_replicated(f"led-{uuid.uuid4()}", [2, 1])
-    cluster.produce(topic, sent := messages(MANY, size=1_000), acks="all")
+    cluster.produce(topic, sent := more_than_held(), acks="all")
     gate = Gate(parts=0)
     with ThreadedS3Server(middleware=gate) as server:
         config = {"bootstrap.servers": cluster.bootstrap_servers}
@@ -91,7 +90,7 @@ def test_a_broker_that_stops_during_a_read_fails_it_soon_and_a_retry_lands_all(
 ) -> None:
     """The only replica is gone: transient, nothing is decided, and nothing can be planned until it answers again."""
     topic = cluster.create_replicated(f"alone-{uuid.uuid4()}", [2])
-    cluster.produce(topic, sent := messages(MANY, size=1_000))
+    cluster.produce(topic, sent := more_than_held())
     gate = Gate(parts=0)
     with ThreadedS3Server(middleware=gate) as server:
         config = {"bootstrap.servers": cluster.bootstrap_servers}

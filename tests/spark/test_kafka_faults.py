@@ -22,7 +22,7 @@ from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.testing.invariants import read_source, snapshot
 from dev.kafka_broker import KafkaBroker
 from dev.s3_server import ThreadedS3Server
-from tests.spark.paused_read import JSON, check, messages, outcome_of, paused_read, values
+from tests.spark.paused_read import JSON, check, messages, more_than_held, outcome_of, paused_read, values
 from tests.spark.pipeline import MakePipeline, Pipeline
 from tests.spark.probes import Gate
 
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 
 MakeTopic = Callable[..., str]
-
-MANY = 24_000
 
 
 def marker_lost(pipeline: Pipeline, topic: str) -> str:
@@ -77,25 +75,25 @@ def test_retention_during_a_read_is_an_error_whose_remedy_lands_the_rest(
 ) -> None:
     """Records after the gap are not landed: nothing is decided, and the error has range, batch and commands."""
     topic = make_topic()
-    kafka_broker.produce(topic, sent := messages(MANY, size=1_000))
+    kafka_broker.produce(topic, sent := more_than_held())
     gate = Gate(parts=0)
     with ThreadedS3Server(middleware=gate) as server:
         pipeline = make_pipeline(endpoint=server.endpoint, layout=JSON)
         with paused_read(pipeline, gate, spark, topic) as done:
-            kafka_broker.delete_records(topic, {0: MANY - 100})
+            kafka_broker.delete_records(topic, {0: (kept := len(sent) - 100)})
         outcome = outcome_of(done)
         assert outcome.kind == "data_loss", outcome
-        assert f"offsets are gone from Kafka: topic '{topic}', 0: [0, {MANY - 100}) of batch 1" in str(outcome.message)
+        assert f"offsets are gone from Kafka: topic '{topic}', 0: [0, {kept}) of batch 1" in str(outcome.message)
         assert "--on-data-loss skip" in str(outcome.message)
         assert pipeline.decision(topic) is None
         assert pipeline.data_keys() == []
 
         recovered = recover(pipeline.committer(topic), operator="test", on_data_loss="skip")
         assert recovered.batches == (1, 2)
-        assert marker_lost(pipeline, topic) == f"0: [0, {MANY - 100})"
+        assert marker_lost(pipeline, topic) == f"0: [0, {kept})"
         assert pipeline.lines() == values(sent[-100:])
         assert isinstance(again := pipeline.topic_run(topic, "run").advance(), TopicResult)
-        assert str(again.skipped) == f"0: [0, {MANY - 100})"
+        assert str(again.skipped) == f"0: [0, {kept})"
         check(pipeline, topic, read_source(pipeline.source, topic))
 
 
@@ -105,14 +103,14 @@ def test_a_topic_recreated_during_a_read_is_never_mixed_with_the_old_one(
 ) -> None:
     """Same name, same offsets, other records: nothing is decided; after a reset the new topic is landed."""
     topic = make_topic()
-    kafka_broker.produce(topic, messages(MANY, size=1_000))
+    kafka_broker.produce(topic, more_than_held())
     gate = Gate(parts=0)
     with ThreadedS3Server(middleware=gate) as server:
         pipeline = make_pipeline(endpoint=server.endpoint, layout=JSON)
         with paused_read(pipeline, gate, spark, topic) as done:
             kafka_broker.delete_topic(topic)
             kafka_broker.create_topic(topic)
-            kafka_broker.produce(topic, fresh := messages(MANY, label="new", size=1_000))
+            kafka_broker.produce(topic, fresh := more_than_held("new"))
         outcome = outcome_of(done)
         assert outcome.kind == "topic_recreated", outcome
         assert "kafka-s3 reset" in str(outcome.message)
