@@ -209,7 +209,7 @@ def test_killing_a_task_ends_its_driver_and_the_next_run_completes_the_batch(
     assert {process.name().rstrip("0123456789.") for process in spark} >= {"java", "python"}
     worker.kill_task()
     # On Airflow 2 the task ends by an exception, and the hook does not wait for its ended child.
-    alive = [p for p in psutil.wait_procs(spark, timeout=5)[1] if p.status() != psutil.STATUS_ZOMBIE]
+    alive = [p for p in psutil.wait_procs(spark, timeout=60)[1] if p.status() != psutil.STATUS_ZOMBIE]
     task.join()
     assert alive == []
     assert not runs[0].succeeded

@@ -138,7 +138,7 @@ def test_tasks_of_a_worker_share_a_warm_process(
         gate.wait_for("PUT", part)
         (driver,) = process.children()
         worker.kill_task()
-        wait_until(lambda: not driver.is_running(), "the driver to end", timeout=5)
+        wait_until(lambda: not driver.is_running(), "the driver to end", timeout=60)
         task.join(60)
         assert not runs[0].succeeded
         assert "the job is interrupted, nothing more is decided" in runs[0].log

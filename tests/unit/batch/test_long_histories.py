@@ -96,11 +96,9 @@ def change(bucket: MemoryStore, key: str, **fields: Any) -> None:
 
 
 @pytest.mark.parametrize("first", [0, 1, 2 * 4_321, 2 * 9_990 - 1])
-def test_a_run_over_any_old_window_takes_few_requests_and_less_than_a_second(process: Process, first: int) -> None:
+def test_a_run_over_any_old_window_takes_few_requests(process: Process, first: int) -> None:
     """The oldest one, one in the middle, one near the end, over batches that others have landed."""
-    started = time.perf_counter()
     result = process.engine.run("again", "data_interval", window={0: (first, first + 2)})
-    assert time.perf_counter() - started < 1
     assert [b.batch for b in result.batches] == sorted({first // 2 + 1, (first + 1) // 2 + 1})
     assert process.counts().total() <= FEW
     assert not process.counts().keys() & WRITES

@@ -148,7 +148,7 @@ def test_a_held_request_continues_when_it_is_released(
     held.wait_until_held()
     assert (len(received), answers) == (int(applied), [])
     held.release()
-    thread.join(10)
+    thread.join(60)
 
     assert (len(received), answers) == (1, [(200, ANSWER)])
 

@@ -105,7 +105,7 @@ def test_connections_to_brokers_that_refuse_them_are_tried_for_the_time_limit_on
         with pytest.raises(KafkaUnavailableError, match=r"^no Kafka broker can be reached: ") as raised:
             question()
         assert all(f"{server}: " in str(raised.value) for server in servers.split(","))
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 60
     assert retried == []
 
 

@@ -425,7 +425,7 @@ def test_what_unwinds_a_task_takes_its_driver_along(
         orders.run(task)
     task.on_kill()
     (driver,) = started
-    driver.communicate(timeout=5)
+    driver.communicate(timeout=60)
     assert driver.returncode == -signal.SIGKILL
     assert orders.objects() == {}
 

@@ -32,8 +32,8 @@ def test_killing_a_job_kills_all_its_descendants_and_nothing_else() -> None:
             tree = [one, *one.children(recursive=True)]
         began = time.monotonic()
         kill_job("/job/1")
-        assert time.monotonic() - began < 2
-        assert psutil.wait_procs(tree, timeout=2)[1] == []
+        assert time.monotonic() - began < 30
+        assert psutil.wait_procs(tree, timeout=30)[1] == []
         assert started[1].poll() is None
     finally:
         for process in tree:

@@ -189,7 +189,7 @@ def bench(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> 
             process.terminate()
         return not left
 
-    wait_until(none_is_left, "the warm processes to end", timeout=10)
+    wait_until(none_is_left, "the warm processes to end", timeout=60)
     shutil.rmtree(folder)
 
 
@@ -278,10 +278,10 @@ def test_drivers_at_the_same_time_have_no_descriptor_of_one_another(bench: Bench
             descriptors = bench.report(second)["descriptors"]
             assert len([path for path in descriptors.values() if path.startswith(("pipe:", "socket:"))]) == 3
             job.kill()
-            assert f"exit code is {KILLED}" in one.result(10).output
+            assert f"exit code is {KILLED}" in one.result(60).output
             assert not two.done()
             other.kill()
-            assert "the driver wait" in two.result(10).output
+            assert "the driver wait" in two.result(60).output
     assert bench.forks() == 2
 
 
@@ -297,7 +297,7 @@ def test_a_forked_driver_ends_as_one_of_its_own(
         bench.report(spec)
         if run != "fail":
             job.kill()
-        found = outcome.result(10)
+        found = outcome.result(60)
     assert found.result is None
     assert found.output.startswith(f"Its exit code is {code}.\nthe driver {run}")
     assert bench.forks() == 1
@@ -322,12 +322,12 @@ def test_a_job_goes_on_when_the_warm_process_is_killed(run: str, bench: Bench) -
     with running(job, spec) as outcome:
         bench.report(spec)
         warm.kill()
-        warm.wait(10)
+        warm.wait(60)
         if run == "wait":
             job.kill()
         else:
             told.write_bytes(b"")
-        found = outcome.result(10)
+        found = outcome.result(60)
     assert bench.forks() == 1
     if run == "wait":
         assert found.output.startswith("Its exit code is unknown.\nthe driver wait")
@@ -351,10 +351,10 @@ def test_the_warm_process_ends_with_its_worker(bench: Bench, monkeypatch: pytest
         with running(job, spec) as outcome:
             bench.report(spec)
             worker.kill()
-            wait_until(lambda: not warm.is_running(), "the warm process to end", timeout=10)
+            wait_until(lambda: not warm.is_running(), "the warm process to end", timeout=60)
             assert not outcome.done()
             job.kill()
-            assert "exit code is unknown" in outcome.result(10).output
+            assert "exit code is unknown" in outcome.result(60).output
     assert list(bench.warm_folder.iterdir()) == []
     # A worker that is gone gets none.
     bench.land()
@@ -376,8 +376,8 @@ def test_a_driver_ends_when_task_and_worker_are_killed(bench: Bench) -> None:
         pid, parent, _ = bench.report(specs[1])["process"]
         driver = psutil.Process(pid)
         task.kill()
-    wait_until(lambda: not driver.is_running(), "the driver to end", timeout=10)
-    wait_until(lambda: bench.processes() == [], "the warm process to end", timeout=10)
+    wait_until(lambda: not driver.is_running(), "the driver to end", timeout=60)
+    wait_until(lambda: bench.processes() == [], "the warm process to end", timeout=60)
     assert parent != task.pid
     assert list(bench.warm_folder.iterdir()) == []
 
@@ -402,7 +402,7 @@ def test_several_starts_at_once_leave_one_process(bench: Bench) -> None:
     drivers.start(logging.getLogger())
     bench.land()
     assert bench.forks() == 1
-    wait_until(lambda: len(bench.processes()) == 1, "one process to be left", timeout=10)
+    wait_until(lambda: len(bench.processes()) == 1, "one process to be left", timeout=60)
     bench.land()
     assert bench.forks() == 2
 
@@ -500,10 +500,10 @@ def test_a_job_starts_its_own_driver_where_a_process_answers_oddly(
                 connection, _ = listener.accept()
                 with connection, contextlib.suppress(ConnectionError):
                     answer(connection, pidfd.fileno())
-                    landed.result(20)
+                    landed.result(60)
             assert bench.forks() == 0
             if answer in (other_protocol, never_begins):
-                assert given.wait(10) == -signal.SIGKILL
+                assert given.wait(60) == -signal.SIGKILL
         finally:
             given.kill()
 
