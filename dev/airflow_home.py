@@ -97,6 +97,9 @@ class AirflowHome:
         # By this file all homes have the same Java, and so one archive of Spark's classes.
         if (release := Path(find_java()).resolve().parent.parent / "release").exists():
             shutil.copyfile(release, java.parent.parent / "release")
+        # By default a writer waits five seconds for another one. Airflow imports modules of this folder.
+        (folder / "config").mkdir()
+        (folder / "config" / "patient_sqlite.py").write_text('ARGUMENTS = {"timeout": 60}\n')
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)},
             "AIRFLOW_HOME": str(folder),
@@ -105,6 +108,8 @@ class AirflowHome:
             "AIRFLOW__KAFKA_S3__CLASS_ARCHIVES": str(_CLASS_ARCHIVES),
             # Airflow's default of half a minute may be too short for the first imports on a busy machine.
             "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "240",
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONNECT_ARGS": "patient_sqlite.ARGUMENTS",
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONNECT_ARGS_ASYNC": "patient_sqlite.ARGUMENTS",
             "AIRFLOW__LOGGING__COLORED_CONSOLE_LOG": "False",
             "JAVA_HOME": str(java.parent.parent),
             "NO_PROXY": "127.0.0.1,localhost",

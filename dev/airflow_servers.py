@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import httpx
 import psutil
-from tenacity import retry, retry_if_exception_message, stop_after_attempt
+from tenacity import retry, retry_if_exception_message, stop_after_attempt, wait_fixed
 
 from dev.airflow_home import AirflowHome
 from dev.ports import HOST, free_ports
@@ -43,6 +43,8 @@ _SETTINGS: Final = {
     "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
     # Seconds that Airflow waits for the children of a killed task before it begins the next try.
     "AIRFLOW__WORKERS__SOCKET_CLEANUP_TIMEOUT": "1",
+    # A response that the database is locked has these words.
+    "AIRFLOW__API__EXPOSE_STACKTRACE": "True",
     # Seconds between two refreshes of the UI.
     "AIRFLOW__API__AUTO_REFRESH_INTERVAL": "1",
 }
@@ -50,7 +52,10 @@ _SETTINGS: Final = {
 
 # SQLite has one writer at a time: a command or the API may give up at once while the scheduler writes.
 _try_again: Final = retry(
-    stop=stop_after_attempt(5), retry=retry_if_exception_message(match="(?is).*database is locked"), reraise=True
+    stop=stop_after_attempt(5),
+    wait=wait_fixed(1),
+    retry=retry_if_exception_message(match="(?is).*database is locked"),
+    reraise=True,
 )
 
 
@@ -289,7 +294,7 @@ class AirflowServers(Startable):
         """
         # Runs that begin while others are being created would conflict in SQLite, and the backfill would be incomplete.
         self.api("PATCH", f"/dags/{dag_id}", {"is_paused": True})
-        self._create_backfill(dag_id, "--from-date", first, "--to-date", last, *arguments)
+        self.create_backfill(dag_id, first, last, *arguments)
         self.api("PATCH", f"/dags/{dag_id}", {"is_paused": False})
 
         def ended() -> dict[str, str]:
@@ -304,10 +309,11 @@ class AirflowServers(Startable):
         return states
 
     @_try_again
-    def _create_backfill(self, dag_id: str, *arguments: str) -> None:
+    def create_backfill(self, dag_id: str, first: str, last: str, *arguments: str) -> None:
+        """``airflow backfill create`` of a DAG that is paused; arguments as for :meth:`backfill`."""
         # If SQLite was locked, the last try has left a backfill without runs, which prevents another one.
         self._wait_until_closed(dag_id)
-        self._command("backfill", "create", "--dag-id", dag_id, *arguments)
+        self._command("backfill", "create", "--dag-id", dag_id, "--from-date", first, "--to-date", last, *arguments)
 
     def _wait_until_closed(self, dag_id: str) -> None:
         wait_until(

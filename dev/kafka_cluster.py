@@ -56,8 +56,8 @@ class KafkaCluster(KafkaTools, Startable):
 
     def __init__(self, config: Mapping[str, str] | None = None) -> None:
         super().__init__("")
-        # A dead broker is detected quickly.
-        quick = {"broker.heartbeat.interval.ms": "300", "broker.session.timeout.ms": "1500", **(config or {})}
+        # A dead broker is detected sooner than by default, and one that waits for a processor or a disk is not dead.
+        quick = {"broker.heartbeat.interval.ms": "300", "broker.session.timeout.ms": "6000", **(config or {})}
         cluster_id = new_cluster_id()
         self.controller = _Node(CONTROLLER, cluster_id, None, quick)
         self.other = _Node(OTHER, cluster_id, self.controller, quick)

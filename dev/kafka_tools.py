@@ -146,7 +146,8 @@ class KafkaTools:
         from confluent_kafka import KafkaException
 
         messages = list(messages)
-        producer = self.producer(transactional_id=f"open-{uuid.uuid4()}")
+        # Kafka aborts a transaction that is open for longer; this is the longest that a broker allows.
+        producer = self.producer(transactional_id=f"open-{uuid.uuid4()}", transaction_timeout_ms=900_000)
         failures: list[object] = []
         producer.init_transactions(30)
         producer.begin_transaction()

@@ -58,6 +58,8 @@ class SparkConnectServer(ServerProcess):
             "spark.connect.grpc.binding.port": str(self.port),
             "spark.ui.enabled": str(self._ui).lower(),
             "spark.ui.port": str(self.ui_port),
+            # Spark would use the next port if this one were taken meanwhile.
+            "spark.port.maxRetries": "0",
             "spark.ui.showConsoleProgress": "false",
             "spark.local.dir": str(folder),
             "spark.sql.warehouse.dir": str(folder / "warehouse"),

@@ -34,7 +34,7 @@ __all__ = [
     "supervised",
 ]
 
-_PORT_TAKEN: Final = retry_if_exception_message(match="(?is).*address already in use")
+_PORT_TAKEN: Final = retry_if_exception_message(match="(?is).*(address already in use|process occupying the port)")
 
 # Runs the server and ends it when standard input closes, which it does even if the parent is killed by SIGKILL.
 # The data are removed only when the parent closes standard input: after a crash it still reads the log.
@@ -248,5 +248,9 @@ def end_by_eof(process: subprocess.Popen[Any], patience: float = 20.0) -> None:
 
 def _is_stopped(pid: int) -> bool:
     """Whether every thread of a process has stopped."""
-    states = [file.read_text().rpartition(")")[2].split()[0] for file in Path(f"/proc/{pid}/task").glob("*/stat")]
-    return all(state in "TZ" for state in states)
+    for file in Path(f"/proc/{pid}/task").glob("*/stat"):
+        # A thread may end meanwhile.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            if file.read_text().rpartition(")")[2].split()[0] not in "TZ":
+                return False
+    return True

@@ -114,13 +114,11 @@ class Ui:
         self._enter_conf(dialog, conf)
         dialog.locator("input[name=dagRunId]").fill(run_id)
         self.picture("trigger")
-        dialog.get_by_test_id("trigger-dag-submit").click()
+        self._confirm(dialog, dialog.get_by_test_id("trigger-dag-submit"))
         self.page.wait_for_url(f"**/runs/{run_id}*")
 
     def backfill_again(self, dag_id: str, date: str, conf: dict[str, Any]) -> None:
         """Backfill one logical date once more although there is a run, which gets another conf and is cleared."""
-        from playwright.sync_api import TimeoutError as PlaywrightTimeout
-
         dialog = self._open_dialog(dag_id)
         dialog.get_by_text("Backfill", exact=True).click()
         for _ in range(2):
@@ -129,17 +127,7 @@ class Ui:
         dialog.get_by_text("Override parameters on existing runs").click()
         self._enter_conf(dialog, conf)
         self.picture("backfill-again")
-        button = dialog.get_by_role("button", name="Run Backfill")
-
-        def is_accepted() -> bool:
-            with contextlib.suppress(PlaywrightTimeout):  # disabled while a request is under way
-                button.click(timeout=5_000)
-            with contextlib.suppress(PlaywrightTimeout):
-                dialog.wait_for(state="hidden", timeout=15_000)
-            return not dialog.is_visible()
-
-        # Airflow answers 503 if the scheduler writes to SQLite at the same moment, and keeps the dialog open.
-        wait_until(is_accepted, f"the backfill of DAG {dag_id} to be accepted", timeout=PATIENCE / 1_000)
+        self._confirm(dialog, dialog.get_by_role("button", name="Run Backfill"))
 
     def clear(self, dag_id: str, run_id: str, task_id: str) -> None:
         """Clear a task instance."""
@@ -147,8 +135,7 @@ class Ui:
         self.page.get_by_role("button", name="Press shift+c to clear").click()
         dialog = self.page.get_by_role("dialog")
         dialog.get_by_text("Affected Tasks: 1").wait_for()
-        dialog.get_by_role("button", name="Confirm").click()
-        dialog.wait_for(state="hidden")
+        self._confirm(dialog, dialog.get_by_role("button", name="Confirm"))
 
     def mark_failed(self, dag_id: str, run_id: str, task_id: str) -> None:
         """Mark a task instance as failed."""
@@ -157,8 +144,7 @@ class Ui:
         self.page.get_by_role("menuitem", name="Failed").click()
         dialog = self.page.get_by_role("dialog")
         dialog.get_by_text("Affected Tasks: 1").wait_for()
-        dialog.get_by_role("button", name="Confirm").click()
-        dialog.wait_for(state="hidden")
+        self._confirm(dialog, dialog.get_by_role("button", name="Confirm"))
 
     def _open_dialog(self, dag_id: str) -> Locator:
         self.page.goto(f"{self._url}/dags/{dag_id}")
@@ -166,6 +152,20 @@ class Ui:
         dialog = self.page.get_by_role("dialog").first
         dialog.wait_for()
         return dialog
+
+    @staticmethod
+    def _confirm(dialog: Locator, button: Locator) -> None:
+        """Click the button until the dialog has closed: Airflow keeps it open if SQLite was locked at that moment."""
+        from playwright.sync_api import TimeoutError as PlaywrightTimeout
+
+        def is_accepted() -> bool:
+            with contextlib.suppress(PlaywrightTimeout):  # disabled while a request is under way
+                button.click(timeout=5_000)
+            with contextlib.suppress(PlaywrightTimeout):
+                dialog.wait_for(state="hidden", timeout=15_000)
+            return not dialog.is_visible()
+
+        wait_until(is_accepted, "a dialog of Airflow to be accepted", timeout=PATIENCE / 1_000)
 
     def _enter_date(self, field: Locator, date: str) -> None:
         field.click()

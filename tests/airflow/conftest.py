@@ -277,6 +277,11 @@ def gate(s3_gate: tuple[str, Gate]) -> Gate:
     return s3_gate[1]
 
 
+def gated_s3(endpoint: str) -> dict[str, Any]:
+    """The connection to the S3 server: a request that is held is not sent again meanwhile."""
+    return s3_connection(endpoint, "AKIATESTS", SECRET_KEY, config={"read_timeout": 600})
+
+
 @pytest.fixture(scope="session")
 def airflow_home(
     tmp_path_factory: pytest.TempPathFactory, s3_gate: tuple[str, Gate], kafka_broker: KafkaBroker
@@ -297,7 +302,7 @@ def airflow_home(
         environment=connection_variables(
             {
                 "kafka_default": kafka_connection(kafka),
-                "aws_default": s3_connection(s3_gate[0], "AKIATESTS", SECRET_KEY),
+                "aws_default": gated_s3(s3_gate[0]),
                 "spark_default": {"conn_type": "spark", "host": "local[2]"},
             }
         ),
@@ -332,8 +337,6 @@ def servers(
     dags = tmp_path_factory.mktemp("server-dags")
     shutil.copy(Path(__file__).with_name("server_dags.py"), dags)
     more = {
-        # A request that is held must not be sent again meanwhile.
-        "aws_default": s3_connection(s3_gate[0], "AKIATESTS", SECRET_KEY, config={"read_timeout": 600}),
         # One core for each driver, since several of them share the machine.
         "spark_default": {"conn_type": "spark", "host": "local[1]", "login": "spark", "password": SPARK_SECRET},
     }

@@ -15,6 +15,7 @@ from tests.airflow.airflow_ui import Ui
 from tests.airflow.conftest import BUCKET, PIPELINE, SECRET_KEY, SPARK_SECRET
 from tests.airflow.days import RECORDS, check_days, make_days
 from tests.conftest import PASSWORD
+from tests.spark.probes import running
 
 if TYPE_CHECKING:
     from airflow_provider_kafka_s3.storage.s3 import S3Store
@@ -109,8 +110,8 @@ def test_marking_a_running_task_failed_ends_its_driver_and_clearing_it_completes
     servers.trigger(topic, dag_run_id=run, conf=JANUARY_3)
     gate.wait_for("PUT", manifest)
     scheduler = psutil.Process(servers.process_id("scheduler"))
-    spark = [p for p in scheduler.children(recursive=True) if any("kafka_to_s3.py" in word for word in p.cmdline())]
-    assert "java" in {process.name() for process in spark}
+    spark = running(scheduler.children(recursive=True), lambda p: any("kafka_to_s3.py" in word for word in p.cmdline()))
+    assert running(spark, lambda process: process.name() == "java")
     ui.mark_failed(topic, run, "land")
     began = time.monotonic()
     alive = psutil.wait_procs(spark, timeout=60)[1]

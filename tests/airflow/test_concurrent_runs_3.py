@@ -14,6 +14,7 @@ from dev.kafka_broker import KafkaBroker, Message
 from dev.waiting import wait_until
 from tests.airflow.conftest import PIPELINE
 from tests.airflow.days import DAY, JANUARY_1, RECORDS, check_days, make_days
+from tests.spark.probes import running
 
 if TYPE_CHECKING:
     from airflow_provider_kafka_s3.storage.s3 import S3Store
@@ -38,7 +39,7 @@ def test_a_scheduled_run_a_manual_run_and_a_backfill_land_every_record_once(
     # The scheduler starts all of them at once when the DAG is unpaused.
     servers.wait_for_dag(topic)
     by_hand = servers.trigger(topic, conf={"kafka_s3": {"window": window}})
-    servers.command("backfill", "create", "--dag-id", topic, "--from-date", "2013-01-01", "--to-date", "2013-01-02")
+    servers.create_backfill(topic, "2013-01-01", "2013-01-02")
     servers.unpause(topic)
 
     def all_ended() -> list[dict[str, str]]:
@@ -89,7 +90,7 @@ def test_a_driver_that_outlives_its_killed_try_does_no_harm(
 def task_processes(servers: AirflowServers) -> list[psutil.Process]:
     """The process of the only task that has a Spark driver, and then the driver's processes."""
     scheduler = psutil.Process(servers.process_id("scheduler"))
-    submits = [process for process in scheduler.children(recursive=True) if process.name() == "java"]
+    submits = running(scheduler.children(recursive=True), lambda process: process.name() == "java")
     first = min(submits, key=lambda process: process.create_time())
     parent = first.parent()
     assert parent is not None

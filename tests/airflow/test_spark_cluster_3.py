@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import fastavro
+import psutil
 import pytest
 
 from dev.airflow_connections import connection_variables, s3_connection
@@ -181,6 +182,9 @@ def attacked(
         interpreter, environment = process.cmdline()[0], process.environ()
         commands = command_lines([*worker.descendants(), *cluster.executors()])
         cluster.kill_executor(executor)
+        # A worker that still lives when its request fails would abort its upload.
+        psutil.wait_procs([process], timeout=WAIT)
+        assert not process.is_running()
     finally:
         held.drop()
         task.join()

@@ -78,7 +78,7 @@ def paused_read(
     job = threading.Thread(target=lambda: done.append(pipeline.job(spec, spark)))
     try:
         job.start()
-        assert gate.held.wait(60)
+        assert gate.held.wait(240)
         yield done
         gate.open()
         job.join()

@@ -63,6 +63,16 @@ def command_lines(processes: Iterable[psutil.Process]) -> list[list[str]]:
     return found
 
 
+def running(processes: Iterable[psutil.Process], matches: Callable[[psutil.Process], bool]) -> list[psutil.Process]:
+    """The processes that match, without those that have ended."""
+    found = []
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if matches(process):
+                found.append(process)
+    return found
+
+
 def _is_daemon(process: psutil.Process) -> bool:
     """Whether it is Spark's process that forks workers, or this package's, or a fork of one of them."""
     return not _DAEMONS.isdisjoint(process.cmdline())

@@ -178,7 +178,7 @@ def test_a_killed_driver_leaves_nothing_and_the_next_try_finishes(
             first = pool.submit(runner.job().run, spec)
             assert gate.held.wait(120)
             driver_of(Path(spec.result_path).parent).send_signal(signal.SIGKILL)
-            outcome = first.result(60)
+            outcome = first.result(240)
         assert outcome.result is None
         assert "exit code is -9" in outcome.output
         gate.open()
@@ -234,7 +234,7 @@ def test_a_driver_ends_with_its_parent_process(
             assert gate.held.wait(120)
             (driver,) = psutil.Process(worker.pid).children()
             worker.kill()
-        driver.wait(10)
+        driver.wait(60)
         wait_until(lambda: not runner.active_stages(), "the server to read nothing", interval=0.1)
         gate.open()
         assert pipeline.data_keys() == []

@@ -374,7 +374,7 @@ def test_a_killed_worker_costs_a_retry_and_no_record(
             target=lambda: done.append(pipeline.job(pipeline.spec({topic: plan}, "run", "unused"), spark))
         )
         job.start()
-        assert gate.held.wait(60)
+        assert gate.held.wait(240)
         killed = python_workers(os.getpid())
         for worker in killed:
             worker.kill()

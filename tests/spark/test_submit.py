@@ -29,10 +29,11 @@ from tests.spark.probes import Gate
 def kill_all(process: subprocess.Popen[str]) -> None:
     """Kill -9 of the JVM, the Python driver and the workers at once, as when a machine fails."""
     tree = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
-    for member in tree:
-        member.send_signal(signal.SIGSTOP)
-    for member in tree:
-        member.kill()
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for member in tree:
+            # Spark starts short-lived helpers, too.
+            with contextlib.suppress(psutil.NoSuchProcess):
+                member.send_signal(number)
     psutil.wait_procs(tree, timeout=30)
     process.communicate()
 
