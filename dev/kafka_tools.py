@@ -69,7 +69,14 @@ class KafkaTools:
             operation: as in ``confluent_kafka.admin.AclOperation``: ``READ``, ``DESCRIBE``, ``ALL``.
             kind: as in ``confluent_kafka.admin.ResourceType``: ``GROUP`` if it is the name of a consumer group.
         """
-        from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
+        from confluent_kafka.admin import (
+            AclBinding,
+            AclBindingFilter,
+            AclOperation,
+            AclPermissionType,
+            ResourcePatternType,
+            ResourceType,
+        )
 
         rule = AclBinding(
             ResourceType[kind],
@@ -82,6 +89,17 @@ class KafkaTools:
         )
         for future in self.admin.create_acls([rule]).values():
             future.result()
+        exact = AclBindingFilter(
+            rule.restype,
+            rule.name,
+            rule.resource_pattern_type,
+            rule.principal,
+            rule.host,
+            rule.operation,
+            rule.permission_type,
+        )
+        # The controller has the rule before the broker does.
+        wait_until(lambda: self.admin.describe_acls(exact).result(), f"the rule of {user} for {topic}")
 
     def producer(self, **config: object) -> Producer:
         """A producer of the plain listener; keywords are librdkafka settings with ``_`` for ``.``."""

@@ -32,9 +32,10 @@ __all__ = [
     "end_by_eof",
     "start_supervised",
     "supervised",
+    "wait_until_stopped",
 ]
 
-_PORT_TAKEN: Final = retry_if_exception_message(match="(?is).*(address already in use|process occupying the port)")
+_PORT_TAKEN: Final = retry_if_exception_message(match="(?is).*(address already in use|seems to be in use)")
 
 # Runs the server and ends it when standard input closes, which it does even if the parent is killed by SIGKILL.
 # The data are removed only when the parent closes standard input: after a crash it still reads the log.
@@ -193,8 +194,7 @@ class SupervisedServer(ServerProcess):
         family = [leader, *leader.children(recursive=True)]
         os.killpg(leader.pid, signal.SIGSTOP)
         try:
-            # A thread that waits for a processor when the signal arrives may answer one more request before it stops.
-            wait_until(lambda: all(_is_stopped(process.pid) for process in family), "stopped threads")
+            wait_until_stopped(family)
             yield
         finally:
             os.killpg(leader.pid, signal.SIGCONT)
@@ -244,6 +244,14 @@ def end_by_eof(process: subprocess.Popen[Any], patience: float = 20.0) -> None:
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+def wait_until_stopped(processes: Sequence[psutil.Process]) -> None:
+    """Wait until every thread of processes that were sent SIGSTOP has stopped.
+
+    A thread that waits for a processor when the signal arrives may answer one more request before it stops.
+    """
+    wait_until(lambda: all(_is_stopped(process.pid) for process in processes), "stopped threads")
 
 
 def _is_stopped(pid: int) -> bool:

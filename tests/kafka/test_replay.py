@@ -41,6 +41,7 @@ from airflow_provider_kafka_s3.replay.request import ReplayRequest
 from airflow_provider_kafka_s3.replay.run import Place, replay
 from dev.kafka_broker import KafkaBroker, Message
 from dev.s3_server import S3Server
+from dev.supervisor import wait_until_stopped
 from tests.deviantart_sink import sink_objects
 from tests.kafka.test_replay_sender import committed
 from tests.spark.pipeline import CREDENTIALS, Pipeline, s3_settings
@@ -512,6 +513,7 @@ def test_a_broker_that_dies_and_comes_back_gets_each_record_once(s3_server: S3Se
             senders = psutil.Process(process.pid).children(recursive=True)
             for one in senders:
                 one.suspend()
+            wait_until_stopped(senders)
             # What a sender has requested before is done when all of a later transaction is.
             broker.produce_transaction("other", [Message(b"later")])
             if is_open():
@@ -540,7 +542,7 @@ def test_records_that_consumers_of_committed_records_cannot_read_yet_are_named(
     other.begin_transaction()
     other.produce(target, b"of another producer", partition=1)
     assert other.flush(60) == 0
-    done = send(kafka_broker, place, target, visible_within=0.5)
+    done = send(kafka_broker, place, target, visible_within=3)
     assert (done.sent, done.last_stable_offsets) == ({0: 5, 1: 5}, {1: 0})
     other.abort_transaction(60)
     assert committed(kafka_broker, target, 1) == committed(kafka_broker, source, 1)

@@ -6,15 +6,18 @@ import ssl
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
 from werkzeug import Request, Response
 
+from dev import fault_connection
 from dev.certificates import Authority
 from dev.fault_proxy import FaultProxy
 from dev.faults import Answer, Delay, Fault, Flip, Hang, Lose, Reset, ResetInBody, Truncate, Twice, operation_of
+from dev.waiting import wait_until
 from dev.wsgi_server import WsgiServer
 
 IMPATIENT = httpx.Timeout(10, read=0.1)
@@ -130,6 +133,7 @@ def test_a_hang_lasts_until_the_client_times_out(proxy: FaultProxy, client: http
 
     with pytest.raises(httpx.ReadTimeout):
         put(client)
+    wait_until(lambda: received, "the request")
     proxy.wait_until_idle()
 
     assert len(received) == 1
@@ -154,18 +158,28 @@ def test_a_held_request_continues_when_it_is_released(
 
 
 def test_a_late_request_arrives_after_its_client_has_given_up(
-    proxy: FaultProxy, client: httpx.Client, received: Received
+    proxy: FaultProxy, client: httpx.Client, received: Received, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A network may delay it for any time."""
-    proxy.add(Delay(1.0, applied=False), operation="UploadPart")
+    delays: list[float] = []
+    over = threading.Event()
+
+    def sleep(seconds: float) -> None:
+        delays.append(seconds)
+        assert over.wait(60)
+
+    monkeypatch.setattr(fault_connection, "time", SimpleNamespace(sleep=sleep))
+    proxy.add(Delay(7.0, applied=False), operation="UploadPart")
     client.timeout = IMPATIENT
 
     with pytest.raises(httpx.ReadTimeout):
         put(client)
+    wait_until(lambda: delays == [7.0], "the delay")
 
     assert received == []
     client.timeout = 10
     client.get("/bucket/folder/other")
+    over.set()
     proxy.wait_until_idle()
     assert [method for method, *_ in received] == ["GET", "PUT"]
 

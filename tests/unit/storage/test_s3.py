@@ -330,9 +330,10 @@ def test_corrupt_body_is_refused_by_the_store(faulty: FaultyStore, key: str) -> 
 
 def test_request_that_hangs_is_unknown_and_may_be_applied_later(faulty: FaultyStore, key: str) -> None:
     """After a read timeout the write may still be applied: a delayed request, released later."""
-    held, applied = threading.Event(), threading.Event()
+    arrived, held, applied = threading.Event(), threading.Event(), threading.Event()
 
     def fault(app: WSGIApplication, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        arrived.set()
         held.wait(30)
         response = list(app(environ, start_response))
         applied.set()
@@ -341,6 +342,7 @@ def test_request_that_hangs_is_unknown_and_may_be_applied_later(faulty: FaultySt
     faulty.switch.fault = fault
     with pytest.raises(UnknownOutcomeError, match="ReadTimeoutError"):
         faulty.store(read_timeout=0.2).put_new(key, b"late")
+    assert arrived.wait(30)
     faulty.switch.fault = None
     assert faulty.store().head(key) is None
     held.set()

@@ -29,6 +29,7 @@ from airflow_provider_kafka_s3.storage.durable import CompleteResult, DurableSto
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.storage.port import Part
 from airflow_provider_kafka_s3.storage.uploads import FinishedUpload, UploadPool
+from dev.waiting import wait_until
 
 PART = 5 * MIB
 
@@ -213,10 +214,12 @@ def test_writer_blocks_while_too_many_parts_are_queued(store: Observed) -> None:
         assert store.waiting.acquire(timeout=30)
         writer = threading.Thread(target=upload.write, args=(bytes(PART),))
         writer.start()
-        writer.join(0.05)
-        assert writer.is_alive()
-        assert pool.buffered == PART
-        store.gate.set()
+        try:
+            wait_until(lambda: pool.buffered == PART, "the writer's part")
+            writer.join(0.05)
+            assert writer.is_alive()
+        finally:
+            store.gate.set()
         writer.join(30)
         assert completed(store, upload.finish()) == bytes(3 * PART)
 
