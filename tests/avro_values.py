@@ -16,7 +16,7 @@ from typing import Any, Final
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from airflow_provider_kafka_s3.schemas.avro import (
+from airflow_provider_kafka_s3.schemas.nodes import (
     ArrayOf,
     Decimal,
     Enum,

@@ -13,7 +13,8 @@ from airflow_provider_kafka_s3.converters.registered import MadeOfSchemas
 from airflow_provider_kafka_s3.converters.registry_header import HEADER_SIZE, REMEDY, rows_by_schema, without_header
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.registry.schemas import RegisteredSchema, SchemaSource
-from airflow_provider_kafka_s3.schemas.avro import is_recursive, parse_schema, schema_text
+from airflow_provider_kafka_s3.schemas.avro import parse_schema, schema_text
+from airflow_provider_kafka_s3.schemas.nodes import is_recursive
 
 __all__ = ["AvroRegistryConverter"]
 

@@ -17,7 +17,7 @@ from airflow_provider_kafka_s3.arrays import Array, Bools, Int64Array, binary_ar
 from airflow_provider_kafka_s3.converters.avro_cursor import LARGEST_BATCH, Bytes, Cursor, Rows
 from airflow_provider_kafka_s3.converters.avro_scalar import TIMES_OF_DAY
 from airflow_provider_kafka_s3.converters.columns import Column, buffer
-from airflow_provider_kafka_s3.schemas.avro import Decimal, Enum, Fixed, Primitive
+from airflow_provider_kafka_s3.schemas.nodes import Decimal, Enum, Fixed, Primitive
 
 __all__ = ["Reader", "built", "mask", "scalar_reader"]
 

@@ -28,14 +28,14 @@ from airflow_provider_kafka_s3.converters.avro_scalar import (
     scalar_check,
 )
 from airflow_provider_kafka_s3.converters.columns import Column, buffer
-from airflow_provider_kafka_s3.schemas.avro import (
+from airflow_provider_kafka_s3.schemas.arrow_types import arrow_type
+from airflow_provider_kafka_s3.schemas.nodes import (
     ArrayOf,
     MapOf,
     Node,
     Primitive,
     Record,
     Union,
-    arrow_type,
     is_recursive,
     nullable_branch,
 )

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_kafka_s3.arrays import Array, Int64Array, binary_array, valid_rows, validity_buffer
-from airflow_provider_kafka_s3.schemas.avro import (
+from airflow_provider_kafka_s3.schemas.arrow_types import arrow_type
+from airflow_provider_kafka_s3.schemas.nodes import (
     ArrayOf,
     Decimal,
     Enum,
@@ -24,7 +25,6 @@ from airflow_provider_kafka_s3.schemas.avro import (
     Primitive,
     Record,
     Union,
-    arrow_type,
     branch_names,
     nullable_branch,
 )

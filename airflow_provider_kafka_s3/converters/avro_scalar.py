@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from airflow_provider_kafka_s3.schemas.avro import (
+from airflow_provider_kafka_s3.schemas.nodes import (
     ArrayOf,
     Decimal,
     Enum,

@@ -24,16 +24,7 @@ from airflow_provider_kafka_s3.converters.json_scalar import (
     document,
 )
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
-from airflow_provider_kafka_s3.schemas.avro import (
-    ArrayOf,
-    Decimal,
-    Field,
-    MapOf,
-    Node,
-    Primitive,
-    Record,
-    Union,
-)
+from airflow_provider_kafka_s3.schemas.nodes import ArrayOf, Decimal, Field, MapOf, Node, Primitive, Record, Union
 
 __all__ = ["Envelopes", "avro_default", "connect_schema", "decimal_of", "record_name", "split_envelopes"]
 

@@ -9,7 +9,8 @@ from airflow_provider_kafka_s3.config import DecimalFormat
 from airflow_provider_kafka_s3.converters.avro_encode import encode_datums
 from airflow_provider_kafka_s3.converters.json_decode import DecodedJson, JsonDecoder
 from airflow_provider_kafka_s3.converters.port import Invalid, TypedGroup, TypedValues, ValueSchema
-from airflow_provider_kafka_s3.schemas.avro import Node, parse_schema, schema_text
+from airflow_provider_kafka_s3.schemas.avro import parse_schema, schema_text
+from airflow_provider_kafka_s3.schemas.nodes import Node
 
 __all__ = ["DeclaredJsonConverter", "decoded_group"]
 

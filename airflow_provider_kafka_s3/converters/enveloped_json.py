@@ -17,7 +17,8 @@ from airflow_provider_kafka_s3.converters.declared_json import decoded_group
 from airflow_provider_kafka_s3.converters.json_decode import JsonDecoder
 from airflow_provider_kafka_s3.converters.port import Invalid, TypedGroup, TypedValues, ValueSchema
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
-from airflow_provider_kafka_s3.schemas.avro import arrow_type, node_text
+from airflow_provider_kafka_s3.schemas.arrow_types import arrow_type
+from airflow_provider_kafka_s3.schemas.avro_text import node_text
 
 __all__ = ["EnvelopedJsonConverter"]
 

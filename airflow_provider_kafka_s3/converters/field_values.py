@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from airflow_provider_kafka_s3.arrays import Array, Int64Array, int64_array, number_values, valid_rows
 from airflow_provider_kafka_s3.converters.json_grammar import line_documents
-from airflow_provider_kafka_s3.schemas.avro import MapOf, Node, Record, Union
+from airflow_provider_kafka_s3.schemas.nodes import MapOf, Node, Record, Union
 from airflow_provider_kafka_s3.structs import describing_types
 
 __all__ = [

@@ -27,7 +27,7 @@ from airflow_provider_kafka_s3.converters.json_scalar import (
     integer_bounds,
     is_nullable,
 )
-from airflow_provider_kafka_s3.schemas.avro import (
+from airflow_provider_kafka_s3.schemas.nodes import (
     ArrayOf,
     Decimal,
     Enum,

@@ -22,7 +22,8 @@ from airflow_provider_kafka_s3.converters.json_columns import Structs
 from airflow_provider_kafka_s3.converters.json_grammar import are_utf8, deep_rows
 from airflow_provider_kafka_s3.converters.json_scalar import InvalidJsonError, document
 from airflow_provider_kafka_s3.converters.json_shapes import ShapeDecoder
-from airflow_provider_kafka_s3.schemas.avro import Node, Record, arrow_type
+from airflow_provider_kafka_s3.schemas.arrow_types import arrow_type
+from airflow_provider_kafka_s3.schemas.nodes import Node, Record
 
 __all__ = ["DecodedJson", "JsonDecoder"]
 

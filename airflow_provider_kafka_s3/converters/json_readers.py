@@ -27,7 +27,7 @@ from airflow_provider_kafka_s3.converters.json_columns import Structs
 from airflow_provider_kafka_s3.converters.json_grammar import are_lines, begin_and_end, members
 from airflow_provider_kafka_s3.converters.json_scalar import INTEGER_LOGICAL, LARGEST_FLOAT, integer_bounds
 from airflow_provider_kafka_s3.converters.json_spans import Spans, rows_of
-from airflow_provider_kafka_s3.schemas.avro import Decimal, Enum, Field, Fixed, Node, Primitive, Union, nullable_branch
+from airflow_provider_kafka_s3.schemas.nodes import Decimal, Enum, Field, Fixed, Node, Primitive, Union, nullable_branch
 
 __all__ = ["Ignored", "Reader", "make_reader"]
 

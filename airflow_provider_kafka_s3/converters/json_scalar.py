@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, NoReturn, Protocol, TypeAlias, cast
 from airflow_provider_kafka_s3.config import DecimalFormat
 from airflow_provider_kafka_s3.converters.avro_scalar import TIMES_OF_DAY
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
-from airflow_provider_kafka_s3.schemas.avro import (
+from airflow_provider_kafka_s3.schemas.nodes import (
     ArrayOf,
     Decimal,
     Enum,

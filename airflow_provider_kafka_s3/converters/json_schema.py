@@ -11,7 +11,7 @@ from airflow_provider_kafka_s3.converters.port import Invalid, TypedGroup, Typed
 from airflow_provider_kafka_s3.converters.registered import MadeOfSchemas
 from airflow_provider_kafka_s3.converters.registry_header import REMEDY, rows_by_schema, without_header
 from airflow_provider_kafka_s3.registry.schemas import RegisteredSchema, SchemaSource
-from airflow_provider_kafka_s3.schemas.avro import node_text
+from airflow_provider_kafka_s3.schemas.avro_text import node_text
 
 __all__ = ["JsonSchemaRegistryConverter"]
 

@@ -13,7 +13,7 @@ from airflow_provider_kafka_s3.converters.json_scalar import InvalidJsonError
 from airflow_provider_kafka_s3.converters.json_schema_documents import SchemaDocuments
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.registry.schemas import SchemaReference
-from airflow_provider_kafka_s3.schemas.avro import ArrayOf, Field, MapOf, Node, Primitive, Record, Union
+from airflow_provider_kafka_s3.schemas.nodes import ArrayOf, Field, MapOf, Node, Primitive, Record, Union
 
 __all__ = ["json_schema_node"]
 

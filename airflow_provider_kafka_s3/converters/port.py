@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_provider_kafka_s3.arrays import Array, Int64Array
-from airflow_provider_kafka_s3.schemas.avro import Node
+from airflow_provider_kafka_s3.schemas.nodes import Node
 from airflow_provider_kafka_s3.schemas.projection import connect_name
 
 __all__ = ["Invalid", "RecordConverter", "Stage", "TypedGroup", "TypedValues", "ValueConverter", "ValueSchema"]

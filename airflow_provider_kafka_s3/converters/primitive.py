@@ -10,7 +10,8 @@ import pyarrow as pa
 from airflow_provider_kafka_s3.arrays import Array, Int64Array, bounds, contents, int64_array
 from airflow_provider_kafka_s3.converters.avro_encode import encode_datums
 from airflow_provider_kafka_s3.converters.port import Invalid, TypedGroup, TypedValues, ValueSchema
-from airflow_provider_kafka_s3.schemas.avro import Primitive, node_text
+from airflow_provider_kafka_s3.schemas.avro_text import node_text
+from airflow_provider_kafka_s3.schemas.nodes import Primitive
 
 __all__ = ["BytesValueConverter", "StringValueConverter", "invalid_text"]
 

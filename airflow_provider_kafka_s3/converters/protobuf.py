@@ -21,7 +21,7 @@ from airflow_provider_kafka_s3.converters.registered import MadeOfSchemas
 from airflow_provider_kafka_s3.converters.registry_header import HEADER_SIZE, REMEDY, rows_by_schema
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.registry.schemas import RegisteredSchema, SchemaSource
-from airflow_provider_kafka_s3.schemas.avro import node_text
+from airflow_provider_kafka_s3.schemas.avro_text import node_text
 from airflow_provider_kafka_s3.schemas.proto_file import ProtoFile
 from airflow_provider_kafka_s3.schemas.protobuf import Mapping, message_at, parse_protobuf
 

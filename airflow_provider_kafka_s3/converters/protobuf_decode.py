@@ -34,7 +34,8 @@ from airflow_provider_kafka_s3.converters.protobuf_scan import (
     scan,
 )
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
-from airflow_provider_kafka_s3.schemas.avro import Node, arrow_type
+from airflow_provider_kafka_s3.schemas.arrow_types import arrow_type
+from airflow_provider_kafka_s3.schemas.nodes import Node
 from airflow_provider_kafka_s3.schemas.proto_file import ProtoEnum, ProtoField, ProtoMessage
 from airflow_provider_kafka_s3.schemas.protobuf import WRAPPERS, Mapping, column_default, has_null
 
@@ -83,7 +84,7 @@ class ProtobufDecoder:
 
         Raises:
             ConfigurationError: the node has no Arrow type, see
-                :func:`~airflow_provider_kafka_s3.schemas.avro.arrow_type`, or a default does not fit its type.
+                :func:`~airflow_provider_kafka_s3.schemas.arrow_types.arrow_type`, or a default does not fit its type.
         """
         self._message = message
         self._mapping = mapping

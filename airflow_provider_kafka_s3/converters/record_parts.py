@@ -29,18 +29,9 @@ from airflow_provider_kafka_s3.converters.port import (
     ValueSchema,
 )
 from airflow_provider_kafka_s3.converters.primitive import invalid_text
-from airflow_provider_kafka_s3.schemas.avro import (
-    ArrayOf,
-    Field,
-    Node,
-    Primitive,
-    Record,
-    Union,
-    arrow_field,
-    arrow_type,
-    is_recursive,
-    node_text,
-)
+from airflow_provider_kafka_s3.schemas.arrow_types import arrow_field, arrow_type
+from airflow_provider_kafka_s3.schemas.avro_text import node_text
+from airflow_provider_kafka_s3.schemas.nodes import ArrayOf, Field, Node, Primitive, Record, Union, is_recursive
 
 __all__ = ["ColumnConverter", "EnvelopeConverter", "HeadersConverter", "envelope_headers", "envelope_timestamps"]
 

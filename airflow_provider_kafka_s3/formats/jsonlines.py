@@ -27,7 +27,7 @@ from airflow_provider_kafka_s3.converters.port import Invalid, TypedGroup, Typed
 from airflow_provider_kafka_s3.formats.compression import make_compression
 from airflow_provider_kafka_s3.formats.frames import FrameWriter, without_nulls
 from airflow_provider_kafka_s3.formats.port import ObjectWriter, Prepared
-from airflow_provider_kafka_s3.schemas.avro import Primitive
+from airflow_provider_kafka_s3.schemas.nodes import Primitive
 
 __all__ = ["JSON_DOCUMENT", "JsonDocumentConverter", "JsonLinesFormat"]
 

@@ -14,8 +14,8 @@ from airflow_provider_kafka_s3.arrays import Int64Array, Scattered, int64_array,
 from airflow_provider_kafka_s3.config import OnNull
 from airflow_provider_kafka_s3.converters.field_values import DocumentFields, FieldValues
 from airflow_provider_kafka_s3.formats.port import ObjectWriter, Payload, Prepared, RecordFormat, Rejected, Rows
-from airflow_provider_kafka_s3.schemas.avro import Primitive
 from airflow_provider_kafka_s3.schemas.evolution import SchemaVersion
+from airflow_provider_kafka_s3.schemas.nodes import Primitive
 
 __all__ = ["MAIN", "PartFormats", "PreparedParts"]
 

@@ -24,16 +24,9 @@ from airflow_provider_kafka_s3.formats.json_values import encode_json
 from airflow_provider_kafka_s3.formats.jsonlines import JSON_DOCUMENT
 from airflow_provider_kafka_s3.formats.parquet import ParquetWriter
 from airflow_provider_kafka_s3.formats.port import ObjectWriter, Payload, Prepared, Rejected, Rows
-from airflow_provider_kafka_s3.schemas.avro import (
-    ArrayOf,
-    Fixed,
-    MapOf,
-    Node,
-    Record,
-    Union,
-    arrow_schema,
-)
+from airflow_provider_kafka_s3.schemas.arrow_types import arrow_schema
 from airflow_provider_kafka_s3.schemas.evolution import SchemaVersion, version_in_subject
+from airflow_provider_kafka_s3.schemas.nodes import ArrayOf, Fixed, MapOf, Node, Record, Union
 from airflow_provider_kafka_s3.schemas.projection import Projection, projection, same_schema
 
 __all__ = ["AvroEncoding", "CsvEncoding", "JsonEncoding", "ParquetEncoding", "TypedEncoding", "TypedFormat"]

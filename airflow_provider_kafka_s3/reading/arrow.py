@@ -36,7 +36,7 @@ from airflow_provider_kafka_s3.reading.avro_file import datums, file_schema
 from airflow_provider_kafka_s3.reading.object_schemas import LINE_SCHEMA
 from airflow_provider_kafka_s3.reading.rows import Unreadable, uncompressed
 from airflow_provider_kafka_s3.reading.snapshot_objects import SnapshotObject
-from airflow_provider_kafka_s3.schemas.avro import Record
+from airflow_provider_kafka_s3.schemas.nodes import Record
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 
 __all__ = ["KAFKA_COLUMNS", "VALUE_SCHEMA", "arrow_batches"]

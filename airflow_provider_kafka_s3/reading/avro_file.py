@@ -16,7 +16,8 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
-from airflow_provider_kafka_s3.schemas.avro import Node, parse_schema
+from airflow_provider_kafka_s3.schemas.avro import parse_schema
+from airflow_provider_kafka_s3.schemas.nodes import Node
 
 __all__ = ["PIECE", "AvroBlock", "AvroFile", "datums", "file_schema"]
 

@@ -27,16 +27,8 @@ from airflow_provider_kafka_s3.exceptions import (
 from airflow_provider_kafka_s3.parallel import in_threads
 from airflow_provider_kafka_s3.reading.avro_file import file_schema
 from airflow_provider_kafka_s3.reading.remote_file import open_object
-from airflow_provider_kafka_s3.schemas.avro import (
-    ArrayOf,
-    MapOf,
-    Node,
-    Primitive,
-    Record,
-    Union,
-    arrow_schema,
-    is_recursive,
-)
+from airflow_provider_kafka_s3.schemas.arrow_types import arrow_schema
+from airflow_provider_kafka_s3.schemas.nodes import ArrayOf, MapOf, Node, Primitive, Record, Union, is_recursive
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 
 if TYPE_CHECKING:

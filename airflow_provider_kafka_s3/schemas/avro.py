@@ -1,4 +1,4 @@
-"""Avro schemas: parsed into nodes, and as types of Arrow.
+"""Texts of Avro schemas, parsed into nodes.
 
 The specification is that of Avro 1.12. A schema that it does not allow is refused; what it says to ignore (an unknown
 logical type, attributes without a meaning) is ignored.
@@ -7,146 +7,33 @@ logical type, attributes without a meaning) is ignored.
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import count
-from typing import Any, Final, TypeAlias, TypeGuard, cast
-from urllib.parse import quote_plus
-
-import pyarrow as pa
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeGuard
 
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.schemas.arrow_types import ARROW_LOGICAL
+from airflow_provider_kafka_s3.schemas.nodes import (
+    ALLOWED_NAME,
+    PRIMITIVES,
+    ArrayOf,
+    Decimal,
+    Enum,
+    Field,
+    Fixed,
+    Logical,
+    MapOf,
+    Node,
+    Primitive,
+    Record,
+    Union,
+    union_name,
+)
 
-__all__ = [
-    "ArrayOf",
-    "Decimal",
-    "Enum",
-    "Field",
-    "Fixed",
-    "MapOf",
-    "Node",
-    "Primitive",
-    "Record",
-    "Union",
-    "arrow_schema",
-    "arrow_type",
-    "branch_names",
-    "is_recursive",
-    "node_text",
-    "nullable_branch",
-    "parse_schema",
-    "schema_text",
-]
+__all__ = ["parse_schema", "schema_text"]
 
-PRIMITIVES: Final = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NO_DEFAULT: Final = object()
-_LARGEST_128: Final = 38
-_MOST_COLUMNS: Final = 10_000
 _DEEPEST: Final = 100
 _MOST_DIGITS: Final = 76
-_LONGEST_FIXED: Final = 65_536
-
-
-@dataclass(frozen=True)
-class Decimal:
-    """The logical type ``decimal`` of bytes or a fixed."""
-
-    precision: int
-    scale: int
-
-
-Logical: TypeAlias = "Decimal | str | None"
-
-
-@dataclass(frozen=True)
-class Primitive:
-    """A primitive type; ``logical`` is the name of its logical type, a decimal, or None."""
-
-    name: str
-    logical: Logical = None
-
-
-@dataclass(frozen=True)
-class Fixed:
-    """A fixed number of bytes."""
-
-    name: str
-    size: int
-    logical: Logical = None
-
-
-@dataclass(frozen=True)
-class Enum:
-    """One of several symbols."""
-
-    name: str
-    symbols: tuple[str, ...]
-    default: str | None = None
-
-
-@dataclass(frozen=True)
-class ArrayOf:
-    """A list of items."""
-
-    items: Node
-
-
-@dataclass(frozen=True)
-class MapOf:
-    """A map.
-
-    Attributes:
-        values: type of the values.
-        keys: type of the keys. Avro has maps with strings only: the text of a schema with other keys has an array of
-            records with the fields ``key`` and ``value`` instead, whose datums are the same.
-    """
-
-    values: Node
-    keys: Primitive = Primitive("string")
-
-
-@dataclass(frozen=True)
-class Union:
-    """One of several types."""
-
-    branches: tuple[Node, ...]
-
-
-@dataclass(frozen=True)
-class Field:
-    """A field of a record.
-
-    Attributes:
-        name: of the field.
-        type: of its values.
-        default: the default as JSON; see ``has_default``.
-        has_default: whether there is one; None may be a default.
-        number: id of the column in Parquet, from the attribute ``field-id``; None: not given.
-    """
-
-    name: str
-    type: Node
-    default: Any = None
-    has_default: bool = False
-    number: int | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Record:
-    """A record. Records are compared by identity, since a recursive one contains itself.
-
-    Attributes:
-        name: full name, with its namespace.
-        fields: in their order.
-    """
-
-    name: str
-    fields: tuple[Field, ...] = field(default=(), repr=False)
-
-
-Node: TypeAlias = "Primitive | Fixed | Enum | ArrayOf | MapOf | Union | Record"
 
 
 def parse_schema(text: str, references: Sequence[str] = ()) -> Node:
@@ -182,287 +69,6 @@ def schema_text(text: str, references: Sequence[str] = ()) -> str:
             inliner.define(_loaded(reference))
         schema = inliner.inlined(schema, "")
     return json.dumps(schema, separators=(",", ":"), ensure_ascii=False)
-
-
-def node_text(node: Node) -> str:
-    """The text of a schema that is not recursive.
-
-    A name of a field that Avro does not allow is written as Kafka Connect does with ``scrub.invalid.names``: encoded as
-    in a URL, with ``_`` for each character that is not allowed and ``x`` before a wrong first one. A name that the
-    record has already gets a number.
-    """
-    return json.dumps(_SchemaJson(node).of(node), separators=(",", ":"), ensure_ascii=False)
-
-
-class _SchemaJson:
-    """Schemas as JSON; a named type is defined where it is used first."""
-
-    def __init__(self, node: Node) -> None:
-        self._names = _type_names(node, {})
-        self._defined: dict[tuple[str, str], str] = {}
-
-    def of(self, node: Node, namespace: str = "") -> Any:
-        match node:
-            case Primitive(name=name, logical=None):
-                return name
-            case Primitive(name=name, logical=logical):
-                return {"type": name, **_logical_json(logical)}
-            case ArrayOf(items=items):
-                return {"type": "array", "items": self.of(items, namespace)}
-            case MapOf(values=values, keys=Primitive("string")):
-                return {"type": "map", "values": self.of(values, namespace)}
-            case MapOf(values=values, keys=keys):
-                name = _unused("MapEntry", self._names)
-                self._names.add(name)
-                entry = Record(name, (Field("key", keys), Field("value", values)))
-                return {"type": "array", "items": self.of(entry, namespace)}
-            case Union(branches=branches):
-                return [self.of(branch, namespace) for branch in branches]
-        place = (node.name, "" if "." in node.name else namespace)
-        if place in self._defined:
-            return self._defined[place]
-        name = self._defined[place] = self._name(node.name, namespace)
-        match node:
-            case Fixed(size=size, logical=logical):
-                return {"type": "fixed", "name": name, "size": size, **_logical_json(logical)}
-            case Enum(symbols=symbols, default=default):
-                return {"type": "enum", "name": name, "symbols": symbols, **({"default": default} if default else {})}
-            case Record(fields=fields):
-                inner = name.rpartition(".")[0] or namespace
-                names = _allowed_names([f.name for f in fields])
-                parts = [self._field(f, allowed, inner) for f, allowed in zip(fields, names, strict=True)]
-                return {"type": "record", "name": name, "fields": parts}
-
-    def _name(self, name: str, namespace: str) -> str:
-        """The name of a definition.
-
-        In Avro, a name without a namespace has the one around it. So a type without a namespace is defined in each one
-        that uses it: by its name alone it could not be found in another one.
-        """
-        if "." in name or not namespace:
-            return name
-        # One without the namespace of its type may be that of another type.
-        full = _unused(f"{namespace}.{name}", self._names)
-        self._names.add(full)
-        return full.rpartition(".")[2]
-
-    def _field(self, field: Field, name: str, namespace: str) -> dict[str, Any]:
-        default = {"default": field.default} if field.has_default else {}
-        return {"name": name, "type": self.of(field.type, namespace), **default}
-
-
-def _type_names(node: Node, seen: dict[int, Node]) -> set[str]:
-    """The names that a schema defines."""
-    match node:
-        case ArrayOf(items=part) | MapOf(values=part):
-            return _type_names(part, seen)
-        case Union(branches=branches):
-            return set().union(*(_type_names(branch, seen) for branch in branches))
-        case Fixed(name=name) | Enum(name=name):
-            return {name}
-        case Record(name=name, fields=fields) if id(node) not in seen:
-            seen[id(node)] = node
-            return {name}.union(*(_type_names(f.type, seen) for f in fields))
-    return set()
-
-
-def _unused(name: str, names: Container[str]) -> str:
-    """The name, with a number if it is among the names."""
-    return next(choice for n in count(1) if (choice := name if n == 1 else f"{name}{n}") not in names)
-
-
-def _allowed_names(names: Sequence[str]) -> list[str]:
-    """The names of a record's fields as Avro allows them."""
-    used = {name for name in names if _NAME.fullmatch(name)}
-    return [name if name in used else _allowed_name(name, used) for name in names]
-
-
-def _allowed_name(name: str, used: set[str]) -> str:
-    """A name that Avro allows, added to those that are used."""
-    encoded = quote_plus(name, safe="*").replace("~", "%7E")
-    prefixed = encoded if re.match(r"[A-Za-z_]", encoded) else f"x{encoded}"
-    allowed = _unused(re.sub(r"[^A-Za-z0-9_]", "_", prefixed), used)
-    used.add(allowed)
-    return allowed
-
-
-def _logical_json(logical: Logical) -> dict[str, Any]:
-    if isinstance(logical, Decimal):
-        return {"logicalType": "decimal", "precision": logical.precision, "scale": logical.scale}
-    return {} if logical is None else {"logicalType": logical}
-
-
-def nullable_branch(node: Union) -> Node | None:
-    """X of a union of null and X; None for any other union."""
-    others = [branch for branch in node.branches if branch != Primitive("null")]
-    return others[0] if len(others) == 1 and len(node.branches) == 2 else None
-
-
-def branch_names(node: Union) -> list[str]:
-    """Names of the branches that are not null, in their order, as they name the fields of a struct.
-
-    A named type has its name without the namespace, unless another branch has the same one.
-    """
-    names: list[str] = []
-    for branch in _without_null(node):
-        choices = [_branch_name(branch), _union_name(branch).replace(".", "_")]
-        choices += [f"{choices[1]}_{number}" for number in range(2, len(node.branches) + 2)]
-        names.append(next(name for name in choices if name not in names))
-    return names
-
-
-def is_recursive(node: Node) -> bool:
-    """Whether a record contains itself."""
-    finished: dict[int, bool] = {}
-
-    def inside(current: Node) -> bool:
-        match current:
-            case ArrayOf(items=item):
-                return inside(item)
-            case MapOf(values=value):
-                return inside(value)
-            case Union(branches=branches):
-                return any(inside(branch) for branch in branches)
-            case Record():
-                if id(current) not in finished:
-                    finished[id(current)] = True  # while it is looked into
-                    finished[id(current)] = any(inside(f.type) for f in current.fields)
-                return finished[id(current)]
-        return False
-
-    return inside(node)
-
-
-def arrow_type(node: Node) -> pa.DataType:
-    """The Arrow type of a schema.
-
-    A union of null and one type is that type, one of null alone is null. Any other union is a struct with one field per
-    branch that is not null; one of them is set.
-
-    Raises:
-        ConfigurationError: the schema is recursive, which no column type can express, has more than 10,000 columns, or
-            a fixed of more than 65,536 bytes.
-    """
-    if is_recursive(node):
-        raise ConfigurationError("the schema is recursive: a record contains itself, which no column type can express")
-    columns = _columns(node, {})
-    if columns > _MOST_COLUMNS:
-        raise ConfigurationError(f"the schema has {columns:,} columns with those of its nested types, more than 10,000")
-    return _arrow(node)
-
-
-def arrow_schema(node: Node, without: Container[str] = ()) -> pa.Schema:
-    """The columns of values: the fields of a record, or the column ``value`` of any other type.
-
-    Args:
-        node: the schema of values.
-        without: names of fields that have no column.
-
-    Raises:
-        ConfigurationError: see :func:`arrow_type`.
-    """
-    arrow_type(node)
-    if not isinstance(node, Record):
-        return pa.schema([arrow_field("value", node)])
-    return pa.schema([arrow_field(f.name, f.type, f.number) for f in node.fields if f.name not in without])
-
-
-def _columns(node: Node, known: dict[int, int]) -> int:
-    """Columns of a type that is not recursive, with those that contain others."""
-    match node:
-        case ArrayOf(items=part) | MapOf(values=part):
-            return 1 + _columns(part, known)
-        case Union(branches=branches):
-            return 1 + sum(_columns(branch, known) for branch in branches)
-        case Record():
-            if id(node) not in known:
-                known[id(node)] = 1 + sum(_columns(f.type, known) for f in node.fields)
-            return known[id(node)]
-    return 1
-
-
-def arrow_field(name: str, node: Node, number: int | None = None) -> pa.Field[Any]:
-    """The Arrow field of a value that has a schema; ``number`` is its id in Parquet."""
-    nullable = node == Primitive("null") or (isinstance(node, Union) and Primitive("null") in node.branches)
-    metadata = None if number is None else {"PARQUET:field_id": str(number)}
-    return pa.field(name, _arrow(node), nullable=nullable, metadata=metadata)
-
-
-_ARROW: Final[Mapping[str, pa.DataType]] = {
-    "null": pa.null(),
-    "boolean": pa.bool_(),
-    "int": pa.int32(),
-    "long": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "bytes": pa.binary(),
-    "string": pa.string(),
-}
-_ARROW_LOGICAL: Final[Mapping[tuple[str, str], pa.DataType]] = {
-    ("int", "date"): pa.date32(),
-    ("int", "time-millis"): pa.time32("ms"),
-    ("long", "time-micros"): pa.time64("us"),
-    ("long", "timestamp-millis"): pa.timestamp("ms", "UTC"),
-    ("long", "timestamp-micros"): pa.timestamp("us", "UTC"),
-    ("long", "local-timestamp-millis"): pa.timestamp("ms"),
-    ("long", "local-timestamp-micros"): pa.timestamp("us"),
-}
-
-
-def _arrow(node: Node) -> pa.DataType:
-    match node:
-        case Primitive(logical=Decimal() as decimal) | Fixed(logical=Decimal() as decimal):
-            make = pa.decimal128 if decimal.precision <= _LARGEST_128 else pa.decimal256
-            return make(decimal.precision, decimal.scale)
-        case Primitive(name=name, logical=logical):
-            return _ARROW_LOGICAL.get((name, str(logical)), _ARROW[name])
-        case Fixed(name=name, size=size):
-            if size > _LONGEST_FIXED:
-                raise ConfigurationError(
-                    f"fixed {name!r} of the Avro schema has {size:,} bytes. A column has them for nulls too, and has "
-                    f"at most {_LONGEST_FIXED:,} of them: use bytes"
-                )
-            return pa.binary(size)
-        case Enum():
-            return pa.string()
-        case ArrayOf(items=items):
-            return pa.list_(arrow_field("element", items))
-        case MapOf(values=values, keys=keys):
-            return pa.map_(_arrow(keys), cast("Any", arrow_field("value", values)))
-        case Record(fields=fields):
-            return pa.struct([arrow_field(f.name, f.type, f.number) for f in fields])
-        case Union():
-            branch = nullable_branch(node)
-            if branch is not None:
-                return _arrow(branch)
-            if node.branches == (Primitive("null"),):
-                return pa.null()
-            return pa.struct(
-                [pa.field(name, _arrow(b)) for name, b in zip(branch_names(node), _without_null(node), strict=True)]
-            )
-
-
-def _without_null(node: Union) -> list[Node]:
-    return [branch for branch in node.branches if branch != Primitive("null")]
-
-
-def _branch_name(node: Node) -> str:
-    match node:
-        case Primitive(name=name):
-            return name
-        case ArrayOf():
-            return "array"
-        case MapOf():
-            return "map"
-        case Fixed(name=name) | Enum(name=name) | Record(name=name):
-            return name.rpartition(".")[2]
-        case Union():
-            raise ConfigurationError("a union directly inside a union is no Avro schema")
-
-
-def _union_name(node: Node) -> str:
-    """The name that a union may have once."""
-    return node.name if isinstance(node, Fixed | Enum | Record) else _branch_name(node)
 
 
 def _loaded(text: str) -> Any:
@@ -597,7 +203,7 @@ class _Parser:
 
     def _union(self, schema: list[Any], namespace: str) -> Union:
         branches = tuple(self._parse(branch, namespace) for branch in schema)
-        names = [_union_name(branch) for branch in branches]
+        names = [union_name(branch) for branch in branches]
         named = [isinstance(branch, Fixed | Enum | Record) for branch in branches]  # may have the name "array"
         if not branches or len(set(zip(names, named, strict=True))) != len(names):
             raise ConfigurationError(f"a union of the Avro schema has no branch, or one of them twice: {names[:10]}")
@@ -674,7 +280,7 @@ class _Parser:
             own, _, name = name.rpartition(".")
         simple = _simple_name(name, "a named type")
         inner = namespace if own is None else own
-        if not isinstance(inner, str) or (inner and not all(map(_NAME.fullmatch, inner.split(".")))):
+        if not isinstance(inner, str) or (inner and not all(map(ALLOWED_NAME.fullmatch, inner.split(".")))):
             raise ConfigurationError(f"{simple!r} of the Avro schema has the namespace {_short(inner)}")
         if simple in PRIMITIVES:
             raise ConfigurationError(f"the Avro schema defines a type with the name of a primitive one: {simple!r}")
@@ -685,7 +291,7 @@ class _Parser:
 
 
 def _simple_name(name: object, what: str) -> str:
-    if not isinstance(name, str) or _NAME.fullmatch(name) is None:
+    if not isinstance(name, str) or ALLOWED_NAME.fullmatch(name) is None:
         raise ConfigurationError(f"{what} of the Avro schema has the name {_short(name)}, which Avro does not allow")
     return name
 
@@ -697,7 +303,7 @@ def _part(schema: Mapping[str, Any], name: str, kind: type = object) -> Any:
 
 
 _LOGICAL: Final = frozenset(
-    [*_ARROW_LOGICAL, ("string", "uuid"), ("fixed", "duration")]  # decimals have parameters
+    [*ARROW_LOGICAL, ("string", "uuid"), ("fixed", "duration")]  # decimals have parameters
 )
 
 

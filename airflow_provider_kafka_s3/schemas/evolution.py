@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from airflow_provider_kafka_s3.config import Compatibility
-from airflow_provider_kafka_s3.schemas.avro import Node, is_recursive
+from airflow_provider_kafka_s3.schemas.nodes import Node, is_recursive
 from airflow_provider_kafka_s3.schemas.projection import SchemaChangeError, mismatch, projection, same_schema
 
 __all__ = [

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
-from airflow_provider_kafka_s3.schemas.avro import ArrayOf, Decimal, Enum, Field, MapOf, Node, Primitive, Record, Union
+from airflow_provider_kafka_s3.schemas.nodes import ArrayOf, Decimal, Enum, Field, MapOf, Node, Primitive, Record, Union
 from airflow_provider_kafka_s3.schemas.proto_descriptor import descriptor_bytes, parse_descriptor
 from airflow_provider_kafka_s3.schemas.proto_file import ProtoEnum, ProtoField, ProtoFile, ProtoMessage, link
 from airflow_provider_kafka_s3.schemas.proto_text import parse_proto

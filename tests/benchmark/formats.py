@@ -47,7 +47,8 @@ from airflow_provider_kafka_s3.config import (
 )
 from airflow_provider_kafka_s3.config.formats import Format
 from airflow_provider_kafka_s3.converters.registry_header import HEADER_SIZE
-from airflow_provider_kafka_s3.schemas.avro import arrow_type, parse_schema
+from airflow_provider_kafka_s3.schemas.arrow_types import arrow_type
+from airflow_provider_kafka_s3.schemas.avro import parse_schema
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.port import Part
 from airflow_provider_kafka_s3.storage.uploads import FinishedUpload, UploadPool

@@ -19,7 +19,9 @@ from hypothesis import strategies as st
 from airflow_provider_kafka_s3.arrays import binary_array
 from airflow_provider_kafka_s3.converters.avro_decode import AvroDecoder
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
-from airflow_provider_kafka_s3.schemas.avro import Node, arrow_type, parse_schema
+from airflow_provider_kafka_s3.schemas.arrow_types import arrow_type
+from airflow_provider_kafka_s3.schemas.avro import parse_schema
+from airflow_provider_kafka_s3.schemas.nodes import Node
 from tests.avro_values import (
     BadDatum,
     column_value,

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from airflow_provider_kafka_s3.converters.avro_decode import AvroDecoder
 from airflow_provider_kafka_s3.converters.avro_encode import encode_datums
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
-from airflow_provider_kafka_s3.schemas.avro import Primitive, Union, arrow_type, parse_schema
+from airflow_provider_kafka_s3.schemas.arrow_types import arrow_type
+from airflow_provider_kafka_s3.schemas.avro import parse_schema
+from airflow_provider_kafka_s3.schemas.nodes import Primitive, Union
 from tests.avro_values import encode, schemas, text, values
 
 

@@ -18,18 +18,10 @@ from airflow_provider_kafka_s3.converters.connect_json import connect_schema, sp
 from airflow_provider_kafka_s3.converters.json_decode import JsonDecoder
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.formats.json_values import encode_json
-from airflow_provider_kafka_s3.schemas.avro import (
-    ArrayOf,
-    Decimal,
-    MapOf,
-    Node,
-    Primitive,
-    Record,
-    Union,
-    arrow_type,
-    node_text,
-    parse_schema,
-)
+from airflow_provider_kafka_s3.schemas.arrow_types import arrow_type
+from airflow_provider_kafka_s3.schemas.avro import parse_schema
+from airflow_provider_kafka_s3.schemas.avro_text import node_text
+from airflow_provider_kafka_s3.schemas.nodes import ArrayOf, Decimal, MapOf, Node, Primitive, Record, Union
 
 CONNECT = "org.apache.kafka.connect.data."
 NULL = Primitive("null")

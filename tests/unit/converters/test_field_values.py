@@ -28,7 +28,8 @@ from airflow_provider_kafka_s3.converters.field_values import (
     typed_field,
 )
 from airflow_provider_kafka_s3.converters.json_grammar import are_lines
-from airflow_provider_kafka_s3.schemas.avro import arrow_type, parse_schema
+from airflow_provider_kafka_s3.schemas.arrow_types import arrow_type
+from airflow_provider_kafka_s3.schemas.avro import parse_schema
 from dev.spark_cluster import WORKER_PYTHON
 
 ROOT = Path(__file__).resolve().parents[3]

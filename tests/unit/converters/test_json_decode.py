@@ -17,18 +17,9 @@ from hypothesis import strategies as st
 
 from airflow_provider_kafka_s3.converters.json_decode import DecimalFormat, DecodedJson, JsonDecoder
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
-from airflow_provider_kafka_s3.schemas.avro import (
-    ArrayOf,
-    Decimal,
-    Fixed,
-    MapOf,
-    Node,
-    Primitive,
-    Record,
-    Union,
-    arrow_type,
-    parse_schema,
-)
+from airflow_provider_kafka_s3.schemas.arrow_types import arrow_type
+from airflow_provider_kafka_s3.schemas.avro import parse_schema
+from airflow_provider_kafka_s3.schemas.nodes import ArrayOf, Decimal, Fixed, MapOf, Node, Primitive, Record, Union
 from tests.avro_values import column_value, column_values, schemas, text, values
 
 EXAMPLES = settings(max_examples=150, deadline=None)

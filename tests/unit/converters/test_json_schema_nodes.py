@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from airflow_provider_kafka_s3.converters.json_schema_nodes import json_schema_node
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.registry.schemas import SchemaReference
-from airflow_provider_kafka_s3.schemas.avro import arrow_type, node_text, parse_schema
+from airflow_provider_kafka_s3.schemas.arrow_types import arrow_type
+from airflow_provider_kafka_s3.schemas.avro import parse_schema
+from airflow_provider_kafka_s3.schemas.avro_text import node_text
 
 CONNECT: Final = "org.apache.kafka.connect.data."
 STRING: Final = {"type": "string"}

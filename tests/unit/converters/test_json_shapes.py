@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_kafka_s3.converters.json_decode import JsonDecoder
-from airflow_provider_kafka_s3.schemas.avro import Node, parse_schema
+from airflow_provider_kafka_s3.schemas.avro import parse_schema
+from airflow_provider_kafka_s3.schemas.nodes import Node
 from tests.avro_values import column_values
 
 EXAMPLES = settings(max_examples=200, deadline=None)

@@ -19,7 +19,9 @@ from hypothesis import strategies as st
 from airflow_provider_kafka_s3.converters.avro_decode import AvroDecoder
 from airflow_provider_kafka_s3.converters.avro_encode import encode_datums
 from airflow_provider_kafka_s3.converters.protobuf_decode import Decoded, ProtobufDecoder
-from airflow_provider_kafka_s3.schemas.avro import arrow_type, node_text, parse_schema
+from airflow_provider_kafka_s3.schemas.arrow_types import arrow_type
+from airflow_provider_kafka_s3.schemas.avro import parse_schema
+from airflow_provider_kafka_s3.schemas.avro_text import node_text
 from airflow_provider_kafka_s3.schemas.proto_file import ProtoMessage
 from airflow_provider_kafka_s3.schemas.protobuf import Mapping, parse_protobuf
 from tests.avro_values import column_values

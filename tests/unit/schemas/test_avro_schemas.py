@@ -14,17 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
-from airflow_provider_kafka_s3.schemas.avro import (
-    Decimal,
-    Fixed,
-    Primitive,
-    Record,
-    Union,
-    arrow_type,
-    branch_names,
-    is_recursive,
-    parse_schema,
-)
+from airflow_provider_kafka_s3.schemas.arrow_types import arrow_type
+from airflow_provider_kafka_s3.schemas.avro import parse_schema
+from airflow_provider_kafka_s3.schemas.nodes import Decimal, Fixed, Primitive, Record, Union, branch_names, is_recursive
 from tests.avro_values import schemas, text
 
 RECORD = {

@@ -10,19 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_kafka_s3.schemas.avro import (
-    ArrayOf,
-    Enum,
-    Field,
-    Fixed,
-    MapOf,
-    Node,
-    Primitive,
-    Record,
-    Union,
-    node_text,
-    parse_schema,
-)
+from airflow_provider_kafka_s3.schemas.avro import parse_schema
+from airflow_provider_kafka_s3.schemas.avro_text import node_text
+from airflow_provider_kafka_s3.schemas.nodes import ArrayOf, Enum, Field, Fixed, MapOf, Node, Primitive, Record, Union
 
 NAMES = ["E", "R", "MapEntry", "a.E", "a.R", "a.b.R", "b.E", "b.MapEntry", "E.R", "R.E"]
 

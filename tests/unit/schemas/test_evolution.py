@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_kafka_s3.schemas.avro import arrow_type, parse_schema
+from airflow_provider_kafka_s3.schemas.arrow_types import arrow_type
+from airflow_provider_kafka_s3.schemas.avro import parse_schema
 from airflow_provider_kafka_s3.schemas.evolution import (
     NO_SCHEMA,
     Compatibility,

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from airflow_provider_kafka_s3.converters.avro_decode import AvroDecoder
 from airflow_provider_kafka_s3.converters.avro_encode import encode_datums
-from airflow_provider_kafka_s3.schemas.avro import arrow_type, parse_schema
+from airflow_provider_kafka_s3.schemas.arrow_types import arrow_type
+from airflow_provider_kafka_s3.schemas.avro import parse_schema
 from airflow_provider_kafka_s3.schemas.projection import mismatch, projection
 
 # The schema of the writer, that of the reader, and values of the first one.

@@ -15,7 +15,9 @@ import pytest
 from fastavro.read import SchemaResolutionError
 
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
-from airflow_provider_kafka_s3.schemas.avro import Node, arrow_type, parse_schema
+from airflow_provider_kafka_s3.schemas.arrow_types import arrow_type
+from airflow_provider_kafka_s3.schemas.avro import parse_schema
+from airflow_provider_kafka_s3.schemas.nodes import Node
 from airflow_provider_kafka_s3.schemas.projection import SchemaChangeError, mismatch, projection
 
 MILLIS = {"type": "long", "logicalType": "timestamp-millis"}

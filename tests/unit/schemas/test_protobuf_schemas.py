@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
-from airflow_provider_kafka_s3.schemas.avro import node_text
+from airflow_provider_kafka_s3.schemas.avro_text import node_text
 from airflow_provider_kafka_s3.schemas.proto_file import ProtoEnum, ProtoField, ProtoFile, ProtoMessage
 from airflow_provider_kafka_s3.schemas.protobuf import Mapping, message_at, parse_protobuf
 from tests.protobuf_values import random_file, split, text_of
