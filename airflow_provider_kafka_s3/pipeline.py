@@ -11,11 +11,11 @@ from typing import Final, Literal
 
 from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.dead_letter_limit import DeadLetterLimit
-from airflow_provider_kafka_s3.batch.encode import object_builder
 from airflow_provider_kafka_s3.batch.execute import execute_plan
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.pinned_schemas import NoRegistry, PinnedSchemas
 from airflow_provider_kafka_s3.batch.rebuild import BuildObjects
+from airflow_provider_kafka_s3.batch.rebuilt_objects import object_builder
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
 from airflow_provider_kafka_s3.batch.roll_forward import Recovered, roll_forward
 from airflow_provider_kafka_s3.batch.run import TopicRun

@@ -1,39 +1,33 @@
 """Encode the records of a slice, or of a group of slices that share objects.
 
-Spark tasks use it to upload slices, and it writes lost objects again from the same records. So both have the same names
-and the same bytes.
+Spark tasks use it to upload slices, :mod:`~airflow_provider_kafka_s3.batch.rebuilt_objects` to write lost objects
+again. So both have the same names and the same bytes.
 """
 
 from __future__ import annotations
 
-import tempfile
 import uuid
-import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, BinaryIO, Final, Protocol, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
-from isal import isal_zlib
 
 from airflow_provider_kafka_s3.arrays import (
-    NO_TIMESTAMP,
     Int64Array,
     bounds,
     int64_values,
     parts_of_bytes,
-    time_bounds,
 )
 from airflow_provider_kafka_s3.batch.dead_letter_limit import DeadLetterLimit
 from airflow_provider_kafka_s3.batch.dead_letters import dead_letters
 from airflow_provider_kafka_s3.batch.object_metadata import BATCH_METADATA, NONCE_METADATA
-from airflow_provider_kafka_s3.batch.rebuild import BuildObjects, ReadSlice
-from airflow_provider_kafka_s3.config import KIB, MIB, Layout, Upload
+from airflow_provider_kafka_s3.batch.object_stats import ObjectStats
+from airflow_provider_kafka_s3.batch.rebuild import ReadSlice
+from airflow_provider_kafka_s3.config import KIB, MIB, Layout
 from airflow_provider_kafka_s3.documents.manifest import (
     MAX_OBJECTS,
-    ContentHash,
     ObjectEntry,
-    SlicePart,
     SliceResult,
     SliceRows,
 )
@@ -48,16 +42,22 @@ from airflow_provider_kafka_s3.layout.keys import INDEX, dead_letters_key, sibli
 from airflow_provider_kafka_s3.layout.split import Append, DataObject, Event, LeaveOut, Splitter
 from airflow_provider_kafka_s3.layout.zones import package_requirement, zone_database_version
 from airflow_provider_kafka_s3.registry.schemas import SchemaSource
-from airflow_provider_kafka_s3.storage.durable import CompleteResult, DurableStore
-from airflow_provider_kafka_s3.storage.uploads import FinishedUpload, UploadPool
+from airflow_provider_kafka_s3.storage.uploads import FinishedUpload
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["ObjectSink", "OpenObject", "object_builder", "split", "too_many_objects", "write_slice", "write_slices"]
+__all__ = [
+    "ObjectSink",
+    "OpenObject",
+    "encode_slices",
+    "layout_of",
+    "split",
+    "too_many_objects",
+    "write_slice",
+    "write_slices",
+]
 
-_LITTLE_ENDIAN: Final = np.dtype("<i8")
-_COPY_BYTES: Final = MIB
 _CONVERTED_BYTES: Final = 4 * MIB
 """Bytes of values that are converted at a time: decoded values may take many times the memory of their bytes."""
 _CONVERTED_LARGE: Final = MIB
@@ -133,19 +133,19 @@ def write_slices(
             another time zone database, or another version of a class of another package.
         SparkJobError: the batches are not the records of these slices.
     """
-    opened: list[tuple[_ObjectStats, str, ObjectSink]] = []
+    opened: list[tuple[ObjectStats, str, ObjectSink]] = []
 
-    def begin(key: str) -> _ObjectStats:
+    def begin(key: str) -> ObjectStats:
         if len(opened) == MAX_OBJECTS:
             some = f"slice {slices[0].id}" if len(slices) == 1 else f"slices {slices[0].id} to {slices[-1].id}"
             raise too_many_objects(plan, f"more than {MAX_OBJECTS:,} in {some} alone")
         nonce = uuid.uuid4().hex
         sink = open_object(validate_key(key), {BATCH_METADATA: str(plan.batch), NONCE_METADATA: nonce})
-        stats = _ObjectStats(plan.topic_id, sink.write, sink.seal)
+        stats = ObjectStats(plan.topic_id, sink.write, sink.seal)
         opened.append((stats, nonce, sink))
         return stats
 
-    results = _encode(plan, slices, read, begin, schemas=schemas, max_dead_letters=max_dead_letters)
+    results = encode_slices(plan, slices, read, begin, schemas=schemas, max_dead_letters=max_dead_letters)
     opened.sort(key=lambda item: (item[0].parts[0].id, item[0].parts[0].min_offset))
     objects: dict[int, list[ObjectEntry]] = {}
     for item in opened:
@@ -164,7 +164,7 @@ def too_many_objects(plan: Plan, count: str) -> ConfigurationError:
     )
 
 
-def _entry(stats: _ObjectStats, nonce: str, sink: ObjectSink) -> ObjectEntry:
+def _entry(stats: ObjectStats, nonce: str, sink: ObjectSink) -> ObjectEntry:
     uploaded = sink.finish()
     first = stats.parts[0]
     return ObjectEntry(
@@ -186,64 +186,32 @@ def _entry(stats: _ObjectStats, nonce: str, sink: ObjectSink) -> ObjectEntry:
     )
 
 
-class _ObjectStats:
-    """Digest, count, offsets and times of the records written to an object so far, in their order."""
-
-    def __init__(self, topic_id: str, write: Callable[[bytes | memoryview], object], seal: Callable[[], None]) -> None:
-        self.write = write
-        self.seal = seal
-        self.parts: list[SlicePart] = []
-        self._topic_id = topic_id
-        self._hash: ContentHash | None = None
-        self._times: tuple[int, int] | None = None
-        self._times_known = True
-
-    def add(self, slice_: Slice, offsets: Int64Array, times: Int64Array) -> None:
-        first, last, records = int(offsets[0]), int(offsets[-1]), len(offsets)
-        if self._hash is None:
-            self._hash = ContentHash(self._topic_id, slice_.partition)
-        elif self.parts[-1].id != slice_.id:
-            self._hash.next_slice(slice_.partition)
-        else:
-            before = self.parts.pop()
-            first, records = before.min_offset, before.records + records
-        self._hash.update(offsets.astype(_LITTLE_ENDIAN, copy=False).tobytes())
-        self.parts.append(SlicePart(id=slice_.id, records=records, min_offset=first, max_offset=last))
-        self._add_times(times)
-
-    def _add_times(self, times: Int64Array) -> None:
-        low, high = time_bounds(times)
-        if low == NO_TIMESTAMP:
-            # Records without a timestamp belong to no window; a wrong timestamp might belong to any.
-            self._times_known = self._times_known and bool((times == NO_TIMESTAMP).all())
-        elif self._times is None:
-            self._times = low, high
-        else:
-            self._times = min(self._times[0], low), max(self._times[1], high)
-
-    @property
-    def times(self) -> tuple[int, int]:
-        """The lowest and the highest timestamp, as :func:`~airflow_provider_kafka_s3.arrays.time_bounds` has them."""
-        return self._times if self._times is not None and self._times_known else (NO_TIMESTAMP, NO_TIMESTAMP)
-
-    @property
-    def content(self) -> str:
-        """Digest of the records."""
-        assert self._hash is not None, "an object is begun for a record"
-        return self._hash.hexdigest()
-
-
-def _encode(
+def encode_slices(
     plan: Plan,
     slices: Sequence[Slice],
     read: ReadSlice,
-    begin: Callable[[str], _ObjectStats | None],
+    begin: Callable[[str], ObjectStats | None],
     *,
     schemas: SchemaSource | None,
     max_dead_letters: DeadLetterLimit | None = None,
 ) -> list[SliceResult]:
-    """Encode the objects of some slices, except those for which ``begin`` returns None."""
-    layout = _layout(plan)
+    """Encode the objects of some slices.
+
+    Args:
+        plan: see :func:`write_slices`, as for ``slices``, ``read``, ``schemas`` and ``max_dead_letters``.
+        slices: one group of its slices.
+        read: gives all records of a slice.
+        begin: returns the destination of an object by its key; None: the object is left out.
+        schemas: of the registry, by id.
+        max_dead_letters: limit of the batch.
+
+    Returns:
+        The result of each slice.
+
+    Raises:
+        KafkaS3Error: see :func:`write_slices`.
+    """
+    layout = layout_of(plan)
     _require_zone_database(plan, layout)
     if layout.extensions:
         require_pinned(layout, f"batch {plan.batch} of topic {plan.topic!r}")
@@ -265,9 +233,9 @@ class _OpenPart:
     """
 
     part: str
-    stats: _ObjectStats | None
+    stats: ObjectStats | None
     writer: ObjectWriter
-    index: _ObjectStats | None = None
+    index: ObjectStats | None = None
 
     def write(self, slice_: Slice, offsets: Int64Array, times: Int64Array, payload: Payload) -> None:
         """Append records, with their offsets and timestamps."""
@@ -302,7 +270,7 @@ class _Encoding:
         plan: Plan,
         layout: Layout,
         first: Slice,
-        begin: Callable[[str], _ObjectStats | None],
+        begin: Callable[[str], ObjectStats | None],
         schemas: SchemaSource | None,
     ) -> None:
         self._plan = plan
@@ -415,7 +383,7 @@ class _DeadLetters:
         plan: Plan,
         layout: Layout,
         slice_: Slice,
-        begin: Callable[[str], _ObjectStats | None],
+        begin: Callable[[str], ObjectStats | None],
         limit: DeadLetterLimit | None,
     ) -> None:
         self.count = 0
@@ -425,7 +393,7 @@ class _DeadLetters:
         self._partition = slice_.partition
         self._begin = begin
         self._limit = limit
-        self._object: _ObjectStats | None = None
+        self._object: ObjectStats | None = None
 
     def add(self, batch: pa.RecordBatch, rejected: Sequence[Rejected]) -> None:
         """Append dead letters.
@@ -458,7 +426,12 @@ class _DeadLetters:
             self._object.seal()
 
 
-def _layout(plan: Plan) -> Layout:
+def layout_of(plan: Plan) -> Layout:
+    """The layout of a plan.
+
+    Raises:
+        ConfigurationError: the batch has no objects.
+    """
     if plan.layout is None:
         raise ConfigurationError(f"batch {plan.batch} of topic {plan.topic!r} is a {plan.type}: it has no objects")
     return plan.layout
@@ -502,111 +475,3 @@ def _in_parts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         large = ends[-1] - ends[0] > 4 * KIB * batch.num_rows
         for start, stop in parts_of_bytes(batch.column("value"), _CONVERTED_LARGE if large else _CONVERTED_BYTES):
             yield batch.slice(start, stop - start)
-
-
-# -- writing a lost object again --------------------------------------------------------------------------------------
-
-
-def object_builder(
-    store: DurableStore, upload: Upload | None = None, schemas: SchemaSource | None = None
-) -> BuildObjects:
-    """Make a function that builds objects again from the records of their slices.
-
-    The bytes of each are kept in memory up to the layout's part size, then in an unlinked temporary file. They are
-    released with the built object.
-
-    Args:
-        store: the bucket.
-        upload: settings for objects of several parts, and the folder of temporary files; None: the defaults. Parts have
-            the size in the plan.
-        schemas: of the registry, by id; None: the layouts need none.
-    """
-    how = upload or Upload()
-
-    def uploads(layout: Layout) -> UploadPool:
-        return UploadPool(
-            store,
-            part_size=layout.part_size,
-            threads=how.threads,
-            memory=how.memory,
-            spill_dir=how.spill_dir,
-            tags=layout.tags.own_tags,
-        )
-
-    def build(plan: Plan, slices: Sequence[Slice], keys: Collection[str], read: ReadSlice) -> dict[str, _Rebuilt]:
-        layout = _layout(plan)
-        built: dict[str, _Rebuilt] = {}
-
-        def begin(key: str) -> _ObjectStats | None:
-            if key not in keys:
-                return None
-            # The file has no name, so it cannot outlive the process.
-            file = cast("BinaryIO", tempfile.SpooledTemporaryFile(max_size=layout.part_size, dir=how.spill_dir))  # noqa: SIM115
-            rebuilt = built[key] = _Rebuilt(store, key, file, layout, lambda: uploads(layout))
-            weakref.finalize(rebuilt, file.close)
-            rebuilt.stats = _ObjectStats(plan.topic_id, rebuilt.write, file.flush)
-            return rebuilt.stats
-
-        try:
-            _encode(plan, slices, read, begin, schemas=schemas)
-        except BaseException:
-            for rebuilt in built.values():
-                rebuilt.file.close()
-            raise
-        return built
-
-    return build
-
-
-@dataclass(eq=False)
-class _Rebuilt:
-    """See :class:`~airflow_provider_kafka_s3.batch.rebuild.BuiltObject`."""
-
-    store: DurableStore
-    key: str
-    file: BinaryIO
-    layout: Layout
-    uploads: Callable[[], UploadPool]
-    checksum: int = 0
-    stats: _ObjectStats = field(init=False)
-
-    def write(self, data: bytes | memoryview) -> None:
-        """Append bytes."""
-        self.checksum = isal_zlib.crc32(data, self.checksum)
-        self.file.write(data)
-
-    @property
-    def content(self) -> str:
-        """Digest of its records."""
-        return self.stats.content
-
-    @property
-    def crc32(self) -> str:
-        """Of its bytes."""
-        return f"{self.checksum:08x}"
-
-    @property
-    def size(self) -> int:
-        """Bytes of the object."""
-        return self.file.seek(0, 2)
-
-    def put(self, metadata: dict[str, str]) -> None:
-        """Store the object unless its key exists."""
-        small = self.size <= self.layout.part_size
-        self.file.seek(0)
-        if small:
-            self.store.create_object(self.key, self.file.read(), metadata, self.layout.tags.own_tags)
-            return
-        with self.uploads() as pool:
-            try:
-                upload = pool.open(self.key, metadata)
-                while piece := self.file.read(_COPY_BYTES):
-                    upload.write(piece)
-                finished = upload.finish()
-                answer = self.store.complete(finished.key, finished.upload_id, finished.parts)
-            except BaseException:
-                pool.abort_all()
-                raise
-            if answer is not CompleteResult.DONE:
-                # Once aborted, the upload cannot make the object visible again after a user deleted it.
-                self.store.abort_uploads([(finished.key, finished.upload_id)])

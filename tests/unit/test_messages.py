@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_kafka_s3.batch.commit import Committer
-from airflow_provider_kafka_s3.batch.encode import object_builder
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.presence import missing_objects
+from airflow_provider_kafka_s3.batch.rebuilt_objects import object_builder
 from airflow_provider_kafka_s3.exceptions import SparkJobError, message_of
 from airflow_provider_kafka_s3.messages import count, either, or_nearest, readable, size
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_kafka_s3.batch.encode import object_builder
+from airflow_provider_kafka_s3.batch.rebuilt_objects import object_builder
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
 from airflow_provider_kafka_s3.config import MIB, Hourly, Layout, RawBytes, Upload
 from airflow_provider_kafka_s3.exceptions import ForeignObjectError, MissingObjectError

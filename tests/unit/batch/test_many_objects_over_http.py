@@ -6,7 +6,8 @@ import logging
 
 import pytest
 
-from airflow_provider_kafka_s3.batch.encode import object_builder, write_slice
+from airflow_provider_kafka_s3.batch.encode import write_slice
+from airflow_provider_kafka_s3.batch.rebuilt_objects import object_builder
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
 from airflow_provider_kafka_s3.config import MIB, Layout, RawBytes, Rotation, Upload
 from airflow_provider_kafka_s3.documents.plan import Plan

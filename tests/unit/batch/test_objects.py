@@ -16,8 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_kafka_s3.batch.encode import object_builder, write_slice
+from airflow_provider_kafka_s3.batch.encode import write_slice
 from airflow_provider_kafka_s3.batch.object_metadata import BATCH_METADATA, NONCE_METADATA
+from airflow_provider_kafka_s3.batch.rebuilt_objects import object_builder
 from airflow_provider_kafka_s3.config import (
     MIB,
     ByPartition,

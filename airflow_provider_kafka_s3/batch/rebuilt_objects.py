@@ -1,0 +1,129 @@
+"""Lost objects, encoded again from the records of their slices."""
+
+from __future__ import annotations
+
+import tempfile
+import weakref
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from typing import BinaryIO, Final, cast
+
+from isal import isal_zlib
+
+from airflow_provider_kafka_s3.batch.encode import encode_slices, layout_of
+from airflow_provider_kafka_s3.batch.object_stats import ObjectStats
+from airflow_provider_kafka_s3.batch.rebuild import BuildObjects, ReadSlice
+from airflow_provider_kafka_s3.config import MIB, Layout, Upload
+from airflow_provider_kafka_s3.documents.plan import Plan, Slice
+from airflow_provider_kafka_s3.registry.schemas import SchemaSource
+from airflow_provider_kafka_s3.storage.durable import CompleteResult, DurableStore
+from airflow_provider_kafka_s3.storage.uploads import UploadPool
+
+__all__ = ["object_builder"]
+
+_COPY_BYTES: Final = MIB
+
+
+def object_builder(
+    store: DurableStore, upload: Upload | None = None, schemas: SchemaSource | None = None
+) -> BuildObjects:
+    """Make a function that builds objects again from the records of their slices.
+
+    The bytes of each are kept in memory up to the layout's part size, then in an unlinked temporary file. They are
+    released with the built object.
+
+    Args:
+        store: the bucket.
+        upload: settings for objects of several parts, and the folder of temporary files; None: the defaults. Parts have
+            the size in the plan.
+        schemas: of the registry, by id; None: the layouts need none.
+    """
+    how = upload or Upload()
+
+    def uploads(layout: Layout) -> UploadPool:
+        return UploadPool(
+            store,
+            part_size=layout.part_size,
+            threads=how.threads,
+            memory=how.memory,
+            spill_dir=how.spill_dir,
+            tags=layout.tags.own_tags,
+        )
+
+    def build(plan: Plan, slices: Sequence[Slice], keys: Collection[str], read: ReadSlice) -> dict[str, _Rebuilt]:
+        layout = layout_of(plan)
+        built: dict[str, _Rebuilt] = {}
+
+        def begin(key: str) -> ObjectStats | None:
+            if key not in keys:
+                return None
+            # The file has no name, so it cannot outlive the process.
+            file = cast("BinaryIO", tempfile.SpooledTemporaryFile(max_size=layout.part_size, dir=how.spill_dir))  # noqa: SIM115
+            rebuilt = built[key] = _Rebuilt(store, key, file, layout, lambda: uploads(layout))
+            weakref.finalize(rebuilt, file.close)
+            rebuilt.stats = ObjectStats(plan.topic_id, rebuilt.write, file.flush)
+            return rebuilt.stats
+
+        try:
+            encode_slices(plan, slices, read, begin, schemas=schemas)
+        except BaseException:
+            for rebuilt in built.values():
+                rebuilt.file.close()
+            raise
+        return built
+
+    return build
+
+
+@dataclass(eq=False)
+class _Rebuilt:
+    """See :class:`~airflow_provider_kafka_s3.batch.rebuild.BuiltObject`."""
+
+    store: DurableStore
+    key: str
+    file: BinaryIO
+    layout: Layout
+    uploads: Callable[[], UploadPool]
+    checksum: int = 0
+    stats: ObjectStats = field(init=False)
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Append bytes."""
+        self.checksum = isal_zlib.crc32(data, self.checksum)
+        self.file.write(data)
+
+    @property
+    def content(self) -> str:
+        """Digest of its records."""
+        return self.stats.content
+
+    @property
+    def crc32(self) -> str:
+        """Of its bytes."""
+        return f"{self.checksum:08x}"
+
+    @property
+    def size(self) -> int:
+        """Bytes of the object."""
+        return self.file.seek(0, 2)
+
+    def put(self, metadata: dict[str, str]) -> None:
+        """Store the object unless its key exists."""
+        small = self.size <= self.layout.part_size
+        self.file.seek(0)
+        if small:
+            self.store.create_object(self.key, self.file.read(), metadata, self.layout.tags.own_tags)
+            return
+        with self.uploads() as pool:
+            try:
+                upload = pool.open(self.key, metadata)
+                while piece := self.file.read(_COPY_BYTES):
+                    upload.write(piece)
+                finished = upload.finish()
+                answer = self.store.complete(finished.key, finished.upload_id, finished.parts)
+            except BaseException:
+                pool.abort_all()
+                raise
+            if answer is not CompleteResult.DONE:
+                # Once aborted, the upload cannot make the object visible again after a user deleted it.
+                self.store.abort_uploads([(finished.key, finished.upload_id)])
