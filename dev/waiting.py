@@ -7,7 +7,9 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
-__all__ = ["wait_for_start", "wait_until"]
+import psutil
+
+__all__ = ["wait_for_end", "wait_for_start", "wait_until"]
 
 _INTERVAL: Final = 0.02
 
@@ -32,6 +34,28 @@ def wait_until(condition: Callable[[], T], what: str, *, timeout: float = 60.0, 
             raise TimeoutError(f"waited {timeout:.0f} s in vain for {what}")
         time.sleep(interval)
     return value
+
+
+def wait_for_end(processes: Iterable[psutil.Process], what: str, *, timeout: float = 60.0) -> None:
+    """Wait until all processes have ended. One whose parent has not collected it has ended, too.
+
+    Args:
+        processes: of whichever parents.
+        what: they are, for the error: ``"the driver"``.
+        timeout: seconds.
+
+    Raises:
+        TimeoutError: one of them runs after ``timeout`` seconds.
+    """
+    processes = list(processes)
+    wait_until(lambda: all(map(_has_ended, processes)), f"the end of {what}", timeout=timeout)
+
+
+def _has_ended(process: psutil.Process) -> bool:
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def wait_for_start(

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from dev.kafka_broker import KafkaBroker, Message
-from dev.waiting import wait_until
+from dev.waiting import wait_for_end, wait_until
 from tests.airflow.conftest import PIPELINE
 from tests.airflow.days import DAY, JANUARY_1, RECORDS, check_days, make_days
 from tests.spark.probes import running
@@ -81,7 +81,7 @@ def test_a_driver_that_outlives_its_killed_try_does_no_harm(
     assert "batch 1 was planned by an earlier try of this run (" in log
     assert "try 1 on " in log
     assert "this is harmless: one of the two decides the batch" in log
-    assert psutil.wait_procs(orphans, timeout=60)[1] == []
+    wait_for_end(orphans, "the driver")
     check_days(store, topic, (2, 3))
     summary = check(topic, complete=False)
     assert (summary.records, summary.batches) == (2 * RECORDS, 1)

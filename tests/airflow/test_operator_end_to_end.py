@@ -11,11 +11,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import psutil
 import pytest
 
 from airflow_provider_kafka_s3.testing.invariants import check_unchanged, snapshot
 from dev.airflow_home import SPARK_JARS
+from dev.waiting import wait_for_end
 from tests.airflow.conftest import BUCKET, PIPELINE, SECRET_KEY
 from tests.conftest import PASSWORD
 
@@ -209,9 +209,8 @@ def test_killing_a_task_ends_its_driver_and_the_next_run_completes_the_batch(
     assert {process.name().rstrip("0123456789.") for process in spark} >= {"java", "python"}
     worker.kill_task()
     # On Airflow 2 the task ends by an exception, and the hook does not wait for its ended child.
-    alive = [p for p in psutil.wait_procs(spark, timeout=60)[1] if p.status() != psutil.STATUS_ZOMBIE]
+    wait_for_end(spark, "the driver")
     task.join()
-    assert alive == []
     assert not runs[0].succeeded
     assert store.head(manifest) is None
     assert list(store.list(f"topics/{topic}/")) == []

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import fastavro
-import psutil
 import pytest
 
 from dev.airflow_connections import connection_variables, s3_connection
@@ -24,6 +23,7 @@ from dev.faults import Answer
 from dev.kafka_broker import Message
 from dev.schema_registry import SchemaRegistry
 from dev.spark_cluster import WORKER_PYTHON, SparkCluster
+from dev.waiting import wait_for_end
 from tests.airflow.conftest import SECRET_KEY
 from tests.conftest import PASSWORD
 from tests.landed_rows import normal
@@ -183,8 +183,7 @@ def attacked(
         commands = command_lines([*worker.descendants(), *cluster.executors()])
         cluster.kill_executor(executor)
         # A worker that still lives when its request fails would abort its upload.
-        psutil.wait_procs([process], timeout=WAIT)
-        assert not process.is_running()
+        wait_for_end([process], "the worker")
     finally:
         held.drop()
         task.join()

@@ -42,6 +42,7 @@ from airflow_provider_kafka_s3.replay.run import Place, replay
 from dev.kafka_broker import KafkaBroker, Message
 from dev.s3_server import S3Server
 from dev.supervisor import wait_until_stopped
+from dev.waiting import wait_for_end
 from tests.deviantart_sink import sink_objects
 from tests.kafka.test_replay_sender import committed
 from tests.spark.pipeline import CREDENTIALS, Pipeline, s3_settings
@@ -338,7 +339,7 @@ def test_a_replay_that_is_killed_sends_each_record_once(
         process.communicate(timeout=120)
         if which == "parent":
             # The child has an end of the pipe to its parent, and ends by itself.
-            assert psutil.wait_procs(children, timeout=60)[1] == []
+            wait_for_end(children, "the senders")
     assert process.returncode == 0, "the parent has started another child"
     for partition in (0, 1):
         assert committed(kafka_broker, target, partition) == committed(kafka_broker, source, partition)

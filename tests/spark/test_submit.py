@@ -22,6 +22,7 @@ from airflow_provider_kafka_s3.spark.spec import JobResult, TopicOutcome
 from dev.kafka_broker import KafkaBroker, Message
 from dev.s3_server import ThreadedS3Server
 from dev.spark_cluster import WORKER_PYTHON
+from dev.waiting import wait_for_end
 from tests.spark.pipeline import CREDENTIALS, MakePipeline, Pipeline, submit, submitted
 from tests.spark.probes import Gate
 
@@ -34,7 +35,7 @@ def kill_all(process: subprocess.Popen[str]) -> None:
             # Spark starts short-lived helpers, too.
             with contextlib.suppress(psutil.NoSuchProcess):
                 member.send_signal(number)
-    psutil.wait_procs(tree, timeout=30)
+    wait_for_end(tree, "the job")
     process.communicate()
 
 

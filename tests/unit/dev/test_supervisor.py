@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from dev.supervisor import Startable, supervised
-from dev.waiting import wait_until
+from dev.waiting import wait_for_end, wait_until
 
 STARTER = """
 import subprocess, sys, pathlib
@@ -79,7 +79,7 @@ def test_a_server_ends_and_its_folder_is_removed_when_its_parent_is_killed(tmp_p
 
         tree = wait_until(whole_tree, "the server to run")
         starter.kill()
-    assert psutil.wait_procs([supervisor, *tree], timeout=60)[1] == []
+    wait_for_end([supervisor, *tree], "the server")
     assert not folder.exists()
 
 

@@ -6,9 +6,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
+import psutil
 import pytest
 
-from dev.waiting import wait_for_start, wait_until
+from dev.waiting import wait_for_end, wait_for_start, wait_until
 
 
 @pytest.fixture
@@ -48,3 +49,17 @@ def test_a_server_that_is_not_ready_in_time_is_an_error_with_its_log(server: sub
     with pytest.raises(RuntimeError, match=r"(?s)^the lake was not ready within 0 s; .*no water$"):
         wait_for_start("the lake", lambda: False, [server], timeout=0, log=lambda: "no water")
     assert server.poll() is None
+
+
+def test_a_process_has_ended_although_its_parent_has_not_collected_it(server: subprocess.Popen[bytes]) -> None:
+    """Until then it runs, and the error names it."""
+    process = psutil.Process(server.pid)
+    with pytest.raises(TimeoutError, match="waited 0 s in vain for the end of the lake"):
+        wait_for_end([process], "the lake", timeout=0)
+    process.kill()
+
+    wait_for_end([process], "the lake")
+
+    assert process.status() == psutil.STATUS_ZOMBIE
+    server.wait()
+    wait_for_end([process], "the lake")

@@ -10,6 +10,7 @@ import time
 import psutil
 
 from airflow_provider_kafka_s3.submit.processes import kill_job
+from dev.waiting import wait_for_end
 
 
 def test_killing_a_job_kills_all_its_descendants_and_nothing_else() -> None:
@@ -33,7 +34,7 @@ def test_killing_a_job_kills_all_its_descendants_and_nothing_else() -> None:
         began = time.monotonic()
         kill_job("/job/1")
         assert time.monotonic() - began < 30
-        assert psutil.wait_procs(tree, timeout=30)[1] == []
+        wait_for_end(tree, "the job")
         assert started[1].poll() is None
     finally:
         for process in tree:
