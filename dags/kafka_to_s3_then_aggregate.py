@@ -1,8 +1,9 @@
 """Land the records of an hour, then aggregate exactly these with Spark.
 
 The XCom of the first task has the numbers of its batches. The second one reads only these, so a rerun has the same
-result: no record is missing, none is counted twice, whatever other runs land at the same time, and also while a batch
-of an earlier run is still open.
+result, whatever other runs land at the same time, and also while a batch of an earlier run is still open. Runs in the
+order of their hours count each record once. A run before which an hour had none lands that hour as well; a later run of
+the hour then reads the same batch, whose ``landed_here`` is false.
 
 The second task needs pyspark and Java on the worker, and credentials for the bucket that boto3 finds.
 """

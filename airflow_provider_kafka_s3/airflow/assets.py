@@ -38,7 +38,7 @@ def event_extra(run: RunContext, returned: Mapping[str, Any]) -> dict[str, Any]:
                                "objects": 12, "size": 5242880,
                                "landed": {"batches": 1, "records": 40000, "tombstones": 0, "ignored": 0,
                                           "dead_letters": 0, "objects": 12, "size": 5242880},
-                               "batches": [7], "offsets": {"0": [[100, 150]]}, "skipped": {}}}}
+                               "batches": [7], "landed_batches": [7], "offsets": {"0": [[100, 150]]}, "skipped": {}}}}
 
     Args:
         run: of the task.
@@ -52,6 +52,8 @@ def event_extra(run: RunContext, returned: Mapping[str, Any]) -> dict[str, Any]:
         topics[topic] = {
             **{name: result[name] for name in _FIELDS},
             "batches": [batch["batch"] for batch in result["batches"]],
+            # For consumers that read each record once.
+            "landed_batches": [batch["batch"] for batch in result["batches"] if batch["landed_here"]],
             "offsets": offsets.to_json(),
             "skipped": result["skipped"],
         }
