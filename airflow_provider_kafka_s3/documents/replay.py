@@ -88,7 +88,8 @@ class ReplayPlan(Document, frozen=True, kw_only=True, forbid_unknown_fields=True
         batch: number of the last batch that it has records of.
         settings: all other settings; a run with other ones is refused.
         partitions: per Kafka partition the objects in order; objects whose offsets interleave are one step.
-        oldest: lowest timestamp of the objects' records, in milliseconds since the epoch; None: unknown.
+        oldest: no record has a lower timestamp, in milliseconds since the epoch; None: unknown.
+        newest: no record has a higher one; None: unknown.
         foreign: per Kafka partition the objects of other software in order; there are either these or ``partitions``.
         notes: what differs in some records from those in Kafka, for people.
     """
@@ -103,6 +104,7 @@ class ReplayPlan(Document, frozen=True, kw_only=True, forbid_unknown_fields=True
     settings: dict[str, str]
     partitions: dict[int, tuple[tuple[ReplayObject, ...], ...]]
     oldest: int | None = None
+    newest: int | None = None
     foreign: dict[int, tuple[ForeignReplayObject, ...]] = {}  # noqa: RUF012 - msgspec copies it
     notes: tuple[str, ...] = ()
 

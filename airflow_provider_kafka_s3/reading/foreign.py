@@ -7,7 +7,7 @@ what the names say: it is exact when the sink has stopped.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
@@ -78,6 +78,7 @@ def list_foreign_objects(
     layout: Literal["confluent", "deviantart"] = "confluent",
     naming: Naming | None = None,
     before: Mapping[int, int] | None = None,
+    on_alone: Callable[[int, str], object] | None = None,
 ) -> dict[int, list[ForeignObject]]:
     """The objects of a topic, per Kafka partition in the order of their first offsets.
 
@@ -92,6 +93,8 @@ def list_foreign_objects(
             and is left out.
         naming: delimiters of Confluent's names; None: the sink's defaults.
         before: per Kafka partition the first offset of a pipeline that has taken over; later objects are its own.
+        on_alone: called with the Kafka partition and the key of each object of keys or headers that is beside no object
+            of values: Confluent's sink writes such objects for null values.
 
     Raises:
         ConfigurationError: two objects begin with one offset, or an index is damaged.
@@ -102,10 +105,13 @@ def list_foreign_objects(
         shown = Layout(
             topics_dir=topics_dir, format=JsonLines(), naming=by_day, partitioner=default_partitioner(by_day)
         )
-    found = _named(store, shown, topic)
+    found, alone = _named(store, shown, topic)
     if layout == "deviantart":
         indexed = [one for one in found if _INDEX in one.beside]
         found = in_threads(lambda one: _with_index(store, one), indexed, threads=16)
+    for partition, first, key in alone:
+        if on_alone is not None and (before is None or first < before.get(partition, 0)):
+            on_alone(partition, key)
     listed: dict[int, list[ForeignObject]] = {}
     for one in sorted(found, key=lambda one: (one.partition, one.first_offset, one.key)):
         if before is None or one.first_offset < before.get(one.partition, 0):
@@ -115,8 +121,8 @@ def list_foreign_objects(
     return listed
 
 
-def _named(store: DurableStore, layout: Layout, topic: str) -> list[ForeignObject]:
-    """Objects of values, with what is beside them."""
+def _named(store: DurableStore, layout: Layout, topic: str) -> tuple[list[ForeignObject], list[tuple[int, int, str]]]:
+    """Objects of values, with what is beside them; and Kafka partition, first offset and key of what is beside none."""
     parse = named_object_parser(layout, topic)
     found: list[ForeignObject] = []
     beside: dict[tuple[str, int, int], dict[str, str]] = {}
@@ -143,7 +149,15 @@ def _named(store: DurableStore, layout: Layout, topic: str) -> list[ForeignObjec
                 beside=others,
             )
         )
-    return found
+    places = {(one.folders, one.partition, one.first_offset) for one in found}
+    alone = [
+        (partition, first, key)
+        for (folders, partition, first), others in beside.items()
+        if (folders, partition, first) not in places
+        for word, key in others.items()
+        if word != _INDEX
+    ]
+    return found, alone
 
 
 def compression_of(key: str) -> Compression:

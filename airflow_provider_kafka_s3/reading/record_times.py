@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import datetime as dt
+from typing import Final
 
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 
 __all__ = ["milliseconds", "overlap"]
 
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_MILLISECOND: Final = dt.timedelta(milliseconds=1)
+
 
 def milliseconds(name: str, time: dt.datetime | None) -> int | None:
-    """A time in milliseconds since the epoch.
+    """A bound of a window in milliseconds since the epoch, rounded up.
+
+    Timestamps of records are whole milliseconds, so those at or after the time are those at or after the result.
 
     Raises:
         ConfigurationError: it has no time zone.
@@ -19,7 +25,8 @@ def milliseconds(name: str, time: dt.datetime | None) -> int | None:
         return None
     if time.tzinfo is None:
         raise ConfigurationError(f"{name}={time!r} has no time zone; give it one, such as datetime.timezone.utc")
-    return int(time.timestamp() * 1000)
+    # Without floating-point numbers, by which some times would be one millisecond less.
+    return -((_EPOCH - time) // _MILLISECOND)
 
 
 def overlap(times: tuple[int, int], low: int | None, high: int | None) -> bool:

@@ -116,6 +116,9 @@ def _source(one: SnapshotObject) -> str:
 
 
 def _options(settings: Format) -> dict[str, str]:
+    if isinstance(settings, RawBytes) or (isinstance(settings, BlockGzip) and isinstance(settings.lines, RawBytes)):
+        # By default a carriage return ends a line, too.
+        return {"lineSep": "\n"}
     if not isinstance(settings, Csv):
         return {}
     return {

@@ -68,6 +68,7 @@ def plan_foreign_replay(log: TopicLog, request: ReplayRequest, target: TopicInfo
             f"replay {request.replay!r} selects by {few(given)}, which objects of other sinks do not have. Nothing was "
             f"sent. Select by partitions, folders or key"
         )
+    nulls: dict[int, str] = {}
     listed = list_foreign_objects(
         log.store,
         topics_dir=log.topics_dir,
@@ -75,6 +76,7 @@ def plan_foreign_replay(log: TopicLog, request: ReplayRequest, target: TopicInfo
         layout=request.written_by,
         # A pipeline that has taken over writes objects with the same names.
         before=_first_offsets(log),
+        on_alone=nulls.setdefault,
     )
     chosen = {
         partition: some
@@ -91,7 +93,7 @@ def plan_foreign_replay(log: TopicLog, request: ReplayRequest, target: TopicInfo
     has_keys = request.written_by == "confluent" and all(
         one.beside.get("keys", "").removesuffix(".gz").endswith(".keys.bin") for some in chosen.values() for one in some
     )
-    require_acknowledged(log, request, _missing(log, request, chosen, has_keys=has_keys))
+    require_acknowledged(log, request, _missing(log, request, chosen, nulls, has_keys=has_keys))
     pinned_keys: dict[str, PinnedObject] = {}
     if has_keys:
         named = [one.beside["keys"] for some in chosen.values() for one in some]
@@ -148,7 +150,12 @@ def _pinned(log: TopicLog, key: str) -> PinnedObject:
 
 
 def _missing(
-    log: TopicLog, request: ReplayRequest, chosen: dict[int, list[ForeignObject]], *, has_keys: bool
+    log: TopicLog,
+    request: ReplayRequest,
+    chosen: dict[int, list[ForeignObject]],
+    nulls: dict[int, str],
+    *,
+    has_keys: bool,
 ) -> dict[str, str]:
     """What the records lack, and why."""
     missing = {"headers": _NOT_KEPT, "timestamp": _NOT_KEPT}
@@ -159,6 +166,9 @@ def _missing(
             missing["value"] = f"{log.store.url(one.key)} is no object of lines"
         elif one.format == "json":
             missing["bytes"] = f"the sink has read and written the documents of {log.store.url(one.key)}"
+    for partition, key in nulls.items():
+        if request.partitions is None or partition in request.partitions:
+            missing["nulls"] = f"{log.store.url(key)} has keys or headers of null values, which are not read"
     if request.written_by == "confluent":
         for partition, objects in chosen.items():
             if len({one.folders for one in objects}) > 1:

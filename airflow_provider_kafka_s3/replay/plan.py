@@ -48,14 +48,14 @@ def plan_replay(log: TopicLog, request: ReplayRequest, target: TopicInfo) -> Rep
     require_acknowledged(log, request, found.missing)
     if not steps:
         raise _nothing(request, snapshot, selection)
-    oldest = found.oldest
     return new_plan(
         log,
         request,
         target,
         batch=snapshot.batch,
         partitions=steps,
-        oldest=None if None in oldest else min(time for time in oldest if time is not None),
+        oldest=found.oldest,
+        newest=found.newest,
         notes=tuple(f"{part}: {note}" for part, note in found.notes.items()),
     )
 
@@ -107,7 +107,7 @@ class _Found:
         missing: what is not kept, and why.
         notes: what is kept otherwise in some records.
         parts: the objects of each Kafka partition.
-        oldest: the lowest timestamp of each object, if it is known.
+        times: the lowest and the highest timestamp of each object; None: they are not known.
     """
 
     log: TopicLog
@@ -116,9 +116,27 @@ class _Found:
     missing: dict[str, str] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
     parts: dict[int, list[ReplayObject]] = field(default_factory=dict)
-    oldest: set[int | None] = field(default_factory=set)
+    times: set[tuple[int, int] | None] = field(default_factory=set)
     _nulls: int = 0
     _committed: dict[int, CommittedObjects] = field(default_factory=dict)
+
+    @property
+    def oldest(self) -> int | None:
+        """No record that is sent has a lower timestamp; None: it is not known."""
+        known = [times[0] for times in self.times if times is not None]
+        low = self.selection.low
+        if len(known) < len(self.times):
+            return low
+        return min(known) if low is None else max(min(known), low)
+
+    @property
+    def newest(self) -> int | None:
+        """No record that is sent has a higher timestamp; None: it is not known."""
+        known = [times[1] for times in self.times if times is not None]
+        last = None if self.selection.high is None else self.selection.high - 1
+        if len(known) < len(self.times):
+            return last
+        return max(known) if last is None else min(max(known), last)
 
     def add_batch(self, plan: Plan, decision: Manifest, lost: frozenset[str]) -> None:
         """Add what is selected of a batch."""
@@ -146,7 +164,7 @@ class _Found:
                 for part_name, note in kept.notes.items():
                     self.notes.setdefault(part_name, note)
             without = self._lost_beside(objects, entry, lost)
-            self.oldest.add(entry.min_timestamp if entry.has_times else None)
+            self.times.add((entry.min_timestamp, entry.max_timestamp) if entry.has_times else None)
             for partition, part in chosen.values():
                 if selection.cuts(partition, part) and not keeps_offsets(objects, entry, part):
                     raise self._not_whole(entry, part)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -82,8 +83,11 @@ class ReplayRequest:
                 f"folders={self.folders} select objects of other sinks, by written_by; use since, until, offsets or "
                 f"partitions"
             )
-        if self.records_per_second is not None and not self.records_per_second > 0:
-            raise ConfigurationError(f"records_per_second={self.records_per_second} must be above 0, or None")
+        if self.records_per_second is not None and not 0 < self.records_per_second < math.inf:
+            raise ConfigurationError(f"records_per_second={self.records_per_second} must be a number above 0, or None")
+        low, high = milliseconds("since", self.since), milliseconds("until", self.until)
+        if low is not None and high is not None and low >= high:
+            raise ConfigurationError(f"no time is at {self.since} or later and before {self.until}: since, until")
         for partition, (start, end) in (self.offsets or {}).items():
             if not (0 <= partition <= MAX_PARTITION and 0 <= start < end):
                 raise ConfigurationError(f"offsets: {partition}: [{start}, {end}) is no range of offsets")

@@ -119,4 +119,12 @@ def check_target(config: Mapping[str, Any], request: ReplayRequest, plan: Replay
             f"topic {target!r} has message.timestamp.before.max.ms={before}, and records are up to {age} ms old: the "
             f"brokers refuse them. Nothing was sent. Set it above {age} for the time of the replay"
         )
+    ahead = None if plan.newest is None or not keeps_time else plan.newest - now
+    after = int(settings.get("message.timestamp.after.max.ms", str(2**63 - 1)))
+    if ahead is not None and ahead > after:
+        raise ConfigurationError(
+            f"topic {target!r} has message.timestamp.after.max.ms={after}, and records are up to {ahead} ms in the "
+            f"future: the brokers refuse them. Nothing was sent. Set it above {ahead} for the time of the replay, or "
+            f"select records by until (--until)"
+        )
     return int(settings.get("max.message.bytes", "1048588"))

@@ -11,6 +11,7 @@ import os
 import random
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -243,6 +244,22 @@ def test_a_target_that_would_not_keep_the_records_is_refused(
     with pytest.raises(ConfigurationError, match="is the one that was landed"):
         send(kafka_broker, place, source, replay="same")
     assert [len(committed(kafka_broker, name, 0)) for name in (target, small, source)] == [0, 0, 2]
+
+
+def test_records_that_are_too_far_in_the_future_for_the_target_are_refused(
+    kafka_broker: KafkaBroker, s3_server: S3Server, names: tuple[str, str]
+) -> None:
+    """With the setting to change, before any record is sent."""
+    _, target = names
+    source = f"future-{uuid.uuid4().hex[:8]}"
+    kafka_broker.create_topic(source, 1, {"message.timestamp.after.max.ms": str(2**62)})
+    later = int(time.time() * 1000) + 86_400_000
+    kafka_broker.produce(source, [Message(b"now", partition=0), Message(b"later", partition=0, timestamp=later)])
+    layout = Layout(format=JsonLines(), content=Envelope(), value_converter=BytesConverter())
+    _, place = land(kafka_broker, s3_server, source, layout)
+    with pytest.raises(ConfigurationError, match=r"message\.timestamp\.after\.max\.ms=3600000, and records are up to"):
+        send(kafka_broker, place, target)
+    assert committed(kafka_broker, target, 0) == []
 
 
 def test_a_replay_is_what_it_was_when_it_was_planned(

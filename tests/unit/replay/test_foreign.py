@@ -205,3 +205,19 @@ def test_objects_of_a_pipeline_that_has_taken_over_are_not_those_of_the_sink(pip
     log = TopicLog(DurableStore(topic.bucket, Retrier()), topics_dir="lake", pipeline=pipeline, topic="orders")
     plan = plan_foreign_replay(log, request(**CONFLUENT), TARGET)
     assert [one.values.key for one in plan.foreign[0]] == [first]
+
+
+def test_null_values_of_the_confluent_sink_are_named_before_they_are_left_out() -> None:
+    """It writes their keys alone, into a folder of their own; other partitions are not concerned."""
+    _, log = sink(
+        {
+            "topics/orders/partition=0/orders+0+0000000000.json": b"{}\n{}\n",
+            "topics/orders/tombstone/orders+0+0000000002.keys.bin": b"k\n",
+            "topics/orders/partition=1/orders+1+0000000000.json": b"{}\n",
+        }
+    )
+    with pytest.raises(ConfigurationError, match=r"nulls: s3://lake/\S+\+0000000002\.keys\.bin .*--without nulls"):
+        plan_foreign_replay(log, request(**CONFLUENT), TARGET)
+    assert plan_foreign_replay(log, request(**CONFLUENT, partitions=(1,)), TARGET).records == {1: None}
+    accepted = request(**{**CONFLUENT, "without": (*CONFLUENT["without"], "nulls")})
+    assert read(log, accepted) == values(b"{}", b"{}")

@@ -329,3 +329,27 @@ def test_an_object_that_is_lost_among_others_is_an_error_where_its_offsets_begin
     message = until_lost(topic, plan, 4)[1]
     assert "4 records of the partition were sent: all with lower offsets, and some with higher ones" in message
     assert "--offsets 0:START-6 --without lost" in message
+
+
+def test_the_ages_of_the_records_of_a_plan_are_those_of_its_window() -> None:
+    """An object may have other records as well; they are not sent."""
+    topic = envelopes(partitioner=Daily())
+    numbered(topic, 6)
+    topic.land()
+    plan = planned(topic)
+    assert (plan.oldest, plan.newest) == (START, START + 5)
+    plan = planned(topic, since=time(2), until=time(4))
+    assert (plan.oldest, plan.newest) == (START + 2, START + 3)
+
+
+@pytest.mark.parametrize("rate", [0.0, -1.0, float("inf"), float("nan")])
+def test_a_rate_that_is_none_is_refused(rate: float) -> None:
+    """Before anything is sent."""
+    with pytest.raises(ConfigurationError, match=f"records_per_second={rate} must be a number above 0"):
+        request(records_per_second=rate)
+
+
+def test_a_window_without_a_time_is_refused() -> None:
+    """Both bounds are named."""
+    with pytest.raises(ConfigurationError, match=r"no time is at 2023-.* or later and before 2023-.*: since, until"):
+        request(since=time(4), until=time(4))
