@@ -242,6 +242,26 @@ def test_a_frame_of_parquet_has_the_columns_of_all_schemas(
     ]
 
 
+@pytest.mark.parametrize("record_format", [RawBytes(), BlockGzip(lines=RawBytes())], ids=["bytes", "blocks"])
+def test_a_frame_of_raw_bytes_keeps_carriage_returns(
+    spark: SparkSession,
+    kafka_broker: KafkaBroker,
+    make_topic: Any,
+    make_pipeline: MakePipeline,
+    tmp_path: Path,
+    record_format: Any,
+) -> None:
+    """A value is one row, whatever it has before its separator."""
+    topic = make_topic(1)
+    sent = [b"one\rtwo", b"three\r", b"four"]
+    kafka_broker.produce(topic, [Message(value, partition=0) for value in sent])
+    pipeline = make_pipeline(layout=Layout(format=record_format))
+    pipeline.land_here(topic, "run")
+    pipeline.save(tmp_path)
+    frame = spark_frame(spark, Snapshot(pipeline.log(topic)), root=str(tmp_path))
+    assert sorted(row.value.encode() for row in frame.collect()) == sorted(sent)
+
+
 @pytest.mark.parametrize("record_format", [BlockGzip(block_size=100), Parquet()], ids=["blocks", "parquet"])
 def test_a_stream_has_each_landed_record_once(
     registered: SparkSession,
