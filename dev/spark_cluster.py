@@ -22,7 +22,7 @@ import psutil
 
 from dev.ports import free_ports
 from dev.supervisor import Startable, end_by_eof, start_supervised
-from dev.waiting import wait_for_start
+from dev.waiting import wait_for_end, wait_for_start
 
 __all__ = ["WORKER_PYTHON", "SparkCluster", "spark_home"]
 
@@ -110,7 +110,7 @@ class SparkCluster(Startable):
     def kill_executor(self, executor: psutil.Process) -> None:
         """Kill -9 an executor's JVM, and wait until it is gone; Spark starts another one in its place."""
         executor.kill()
-        psutil.wait_procs([executor], timeout=30)
+        wait_for_end([executor], "the executor", timeout=30)
 
     def logs(self) -> dict[str, str]:
         """The output of the daemons and their executors so far, by file."""

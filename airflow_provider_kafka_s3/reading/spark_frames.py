@@ -116,15 +116,16 @@ def _source(one: SnapshotObject) -> str:
 
 
 def _options(settings: Format) -> dict[str, str]:
-    if isinstance(settings, RawBytes) or (isinstance(settings, BlockGzip) and isinstance(settings.lines, RawBytes)):
-        # By default a carriage return ends a line, too.
-        return {"lineSep": "\n"}
-    if not isinstance(settings, Csv):
-        return {}
-    return {
-        "header": str(settings.header).lower(),
-        "sep": settings.separator,
-        "nullValue": settings.null,
-        "escape": '"',
-        "multiLine": "true",
-    }
+    match settings:
+        case RawBytes(separator="\n") | BlockGzip(lines=RawBytes(separator="\n")):
+            # By default a carriage return ends a line, too.
+            return {"lineSep": "\n"}
+        case Csv():
+            return {
+                "header": str(settings.header).lower(),
+                "sep": settings.separator,
+                "nullValue": settings.null,
+                "escape": '"',
+                "multiLine": "true",
+            }
+    return {}

@@ -123,20 +123,16 @@ class _Found:
     @property
     def oldest(self) -> int | None:
         """No record that is sent has a lower timestamp; None: it is not known."""
-        known = [times[0] for times in self.times if times is not None]
-        low = self.selection.low
-        if len(known) < len(self.times):
-            return low
-        return min(known) if low is None else max(min(known), low)
+        lowest = [] if None in self.times else [min(times[0] for times in self.times if times is not None)]
+        low = [] if self.selection.low is None else [self.selection.low]
+        return max(lowest + low, default=None)
 
     @property
     def newest(self) -> int | None:
         """No record that is sent has a higher timestamp; None: it is not known."""
-        known = [times[1] for times in self.times if times is not None]
-        last = None if self.selection.high is None else self.selection.high - 1
-        if len(known) < len(self.times):
-            return last
-        return max(known) if last is None else min(max(known), last)
+        highest = [] if None in self.times else [max(times[1] for times in self.times if times is not None)]
+        last = [] if self.selection.high is None else [self.selection.high - 1]
+        return min(highest + last, default=None)
 
     def add_batch(self, plan: Plan, decision: Manifest, lost: frozenset[str]) -> None:
         """Add what is selected of a batch."""
