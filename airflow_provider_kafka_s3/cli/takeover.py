@@ -18,7 +18,7 @@ from airflow_provider_kafka_s3.config import Upload
 from airflow_provider_kafka_s3.kafka.offsets import KafkaCluster
 from airflow_provider_kafka_s3.kafka_connect.convert import Converted, layout_of
 from airflow_provider_kafka_s3.kafka_connect.convert import convert as convert_connector
-from airflow_provider_kafka_s3.maintenance.takeover import InTheWay, Takeover
+from airflow_provider_kafka_s3.maintenance.takeover import Duplicate, InTheWay, Takeover
 
 __all__ = ["add_options", "takeover"]
 
@@ -94,13 +94,16 @@ def takeover(access: Access) -> Answer:
     lines = [f"pipeline {pipeline}, consumer group {name}"]
     for one in decided:
         lines += _lines(one, applied=arguments.apply)
+    duplicates = [found for one in decided for found in one.duplicates]
     lines += _moves(access, blocked)
+    lines += _duplicates(access, duplicates)
     data = {
         "pipeline": pipeline,
         "group": name,
         "applied": bool(arguments.apply),
         "topics": [_data(one) for one in decided],
-        "move": [{"from": access.store.url(m.key), "to": access.store.url(m.move_to), "why": m.why} for m in blocked],
+        "move": [_move(access, found) for found in blocked],
+        "duplicates": [_move(access, found) for found in duplicates],
     }
     return Answer(data, lines, FINDINGS if blocked else OK)
 
@@ -140,11 +143,31 @@ def _moves(access: Access, blocked: Sequence[InTheWay]) -> Iterator[str]:
         f"in the way: {count(len(blocked), 'object')} past the committed offsets. The records are still in Kafka and "
         f"are landed again. Nothing is deleted here: move all of these to names that readers skip, then repeat this"
     )
+    yield from _commands(access, blocked)
+
+
+def _duplicates(access: Access, duplicates: Sequence[Duplicate]) -> Iterator[str]:
+    """The commands that move objects which readers read twice."""
+    if not duplicates:
+        return
+    yield (
+        f"twice: {count(len(duplicates), 'object')} of the sink from before, whose records readers find in another "
+        f"object, too, unless the topic was created again in between. Nothing is deleted here, and the takeover does "
+        f"not depend on it: compare them, then move these to names that readers skip"
+    )
+    yield from _commands(access, duplicates)
+
+
+def _commands(access: Access, found: Sequence[InTheWay | Duplicate]) -> Iterator[str]:
     endpoint = access.arguments.endpoint_url
     options = ("--endpoint-url", endpoint) if endpoint else ()
-    for move in blocked:
-        yield f"# {move.why}"
-        yield shlex.join(("aws", *options, "s3", "mv", access.store.url(move.key), access.store.url(move.move_to)))
+    for one in found:
+        yield f"# {one.why}"
+        yield shlex.join(("aws", *options, "s3", "mv", access.store.url(one.key), access.store.url(one.move_to)))
+
+
+def _move(access: Access, found: InTheWay | Duplicate) -> dict[str, str]:
+    return {"from": access.store.url(found.key), "to": access.store.url(found.move_to), "why": found.why}
 
 
 def _data(one: Takeover) -> dict[str, Any]:

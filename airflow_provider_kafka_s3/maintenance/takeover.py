@@ -6,7 +6,7 @@ Nothing is deleted or moved: objects in the way are named, and a person moves th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
 from airflow_provider_kafka_s3.batch.commit import Committer
@@ -20,17 +20,55 @@ from airflow_provider_kafka_s3.maintenance.leftovers import Comparison, Leftover
 from airflow_provider_kafka_s3.messages import count, few
 from airflow_provider_kafka_s3.registry.schemas import SchemaSource
 
-__all__ = ["FindLeftovers", "InTheWay", "PartitionTakeover", "Takeover", "plan_takeover", "take_over"]
+__all__ = [
+    "Duplicate",
+    "FindLeftovers",
+    "FoundObjects",
+    "InTheWay",
+    "PartitionTakeover",
+    "Takeover",
+    "plan_takeover",
+    "take_over",
+]
 
 _NO_END: Final = 2**63 - 1
 
-FindLeftovers: TypeAlias = Callable[[Mapping[int, tuple[int, int]]], Mapping[int, Sequence[Leftover]]]
-"""Objects of the sink whose first offsets are in these bounds, per Kafka partition."""
+
+@dataclass(frozen=True)
+class FoundObjects:
+    """Objects of the sink.
+
+    Attributes:
+        leftovers: per Kafka partition those past the committed offset.
+        duplicates: keys of those before it whose records are also in another object, with what was found.
+    """
+
+    leftovers: Mapping[int, Sequence[Leftover]]
+    duplicates: Mapping[str, str] = field(default_factory=dict)
+
+
+FindLeftovers: TypeAlias = Callable[[Mapping[int, tuple[int, int]]], FoundObjects]
+"""Objects of the sink, by the bounds of first offsets of those past the committed offset, per Kafka partition."""
 
 
 @dataclass(frozen=True)
 class InTheWay:
     """An object with records that the pipeline lands again.
+
+    Attributes:
+        key: of the object.
+        why: what was found.
+        move_to: a key that readers skip.
+    """
+
+    key: str
+    why: str
+    move_to: str
+
+
+@dataclass(frozen=True)
+class Duplicate:
+    """An object of the sink with records that are also in another one; it does not stop a takeover.
 
     Attributes:
         key: of the object.
@@ -83,6 +121,7 @@ class Takeover:
         cluster_id: of its cluster; empty if brokers return none.
         partitions: all of them.
         done: whether the pipeline has these offsets already.
+        duplicates: objects of the sink with records that readers read twice.
     """
 
     topic: str
@@ -90,6 +129,7 @@ class Takeover:
     cluster_id: str
     partitions: tuple[PartitionTakeover, ...]
     done: bool
+    duplicates: tuple[Duplicate, ...] = ()
 
     @property
     def start(self) -> dict[int, int]:
@@ -151,7 +191,8 @@ def plan_takeover(
     # Once there are batches, the objects at and behind the start of the marker are those of the pipeline.
     until = {p: marker.start.get(p, 0) if marker is not None and has_batches else _NO_END for p in partitions}
     bounds = {p: (begin[p], until[p]) for p in partitions}
-    leftovers = find_leftovers(committer.store, layout, topic, bounds) if find is None else find(bounds)
+    objects = FoundObjects(find_leftovers(committer.store, layout, topic, bounds)) if find is None else find(bounds)
+    leftovers = objects.leftovers
     _require_records(topic, {p: begin[p] for p in partitions if marker is None or leftovers[p]}, earliest)
     readable = source.ends(topic, partitions, isolation)
     decided = []
@@ -182,7 +223,8 @@ def plan_takeover(
     if marker is not None and not same:
         raise _began_elsewhere(committer, marker, start)
     done = same and not any(one.in_the_way for one in decided)
-    return Takeover(topic, info.topic_id or "", info.cluster_id or "", tuple(decided), done)
+    duplicates = [Duplicate(key, why, set_aside_key(topic_log.prefix, key)) for key, why in objects.duplicates.items()]
+    return Takeover(topic, info.topic_id or "", info.cluster_id or "", tuple(decided), done, tuple(duplicates))
 
 
 def take_over(committer: Committer, takeover: Takeover, layout: Layout, *, unsafe_single_writer: bool = False) -> None:

@@ -11,8 +11,9 @@ import pytest
 from airflow_provider_kafka_s3.cli import takeover
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.kafka.offsets import ConsumerGroup
+from tests.deviantart_sink import sink_objects
 from tests.unit.cli.conftest import World
-from tests.unit.kafka_connect.connectors import MINIMAL, SECRET
+from tests.unit.kafka_connect.connectors import DEVIANTART, MINIMAL, SECRET
 
 MARKER = "topics/_kafka_s3/orders-to-s3/{}/marker.json"
 
@@ -134,3 +135,36 @@ def test_a_group_that_cannot_be_read_is_an_error(
     output = world.cli("takeover", str(connector), "--apply")
     assert (output.code, "no connect-orders-to-s3" in output.error) == (2, True)
     assert markers(world) == []
+
+
+def test_objects_of_the_sink_that_readers_read_twice_are_listed(world: World, groups: Groups, tmp_path: Path) -> None:
+    """With commands that move them; the takeover goes on, and repeats them."""
+    path = tmp_path / "connector.json"
+    path.write_text(json.dumps({**DEVIANTART, "topics": "orders"}))
+    records = [(offset, str(offset)) for offset in range(4)]
+    for day in ("2026-01-02", "2026-01-03"):
+        # The marker file of the second day replaces that of the first one.
+        for key, body in sink_objects("raw/backup/", day, "orders", 0, records, block_size=100).items():
+            world.bucket.delete(key)
+            world.bucket.put_new(key, body)
+    dry = world.cli("takeover", str(path), "--endpoint-url", "http://s3:9000")
+    key = "raw/backup/2026-01-02/orders-00000-000000000000"
+    aside = "raw/backup/_kafka_s3/orders-backup/orders/set_aside"
+    why = f"# begins at the same offset as s3://lake/{key.replace('-02/', '-03/')}.gz, to which the marker leads"
+    move = "aws --endpoint-url http://s3:9000 s3 mv s3://lake"
+    assert (dry.code, dry.out.splitlines()[5:]) == (
+        0,
+        [
+            why,
+            f"{move}/{key}.gz s3://lake/{aside}/{key}.gz",
+            why,
+            f"{move}/{key}.index.json s3://lake/{aside}/{key}.index.json",
+        ],
+    )
+    assert dry.out.splitlines()[4].startswith("twice: 2 objects of the sink")
+    applied = world.cli("takeover", str(path), "--apply", "--json")
+    assert applied.code == 0
+    assert [one["from"] for one in applied.data["duplicates"]] == [f"s3://lake/{key}.gz", f"s3://lake/{key}.index.json"]
+    assert applied.data["move"] == []
+    assert applied.data["topics"][0]["partitions"][0]["start"] == 4
+    assert world.bucket.head(f"{key}.gz") is not None
