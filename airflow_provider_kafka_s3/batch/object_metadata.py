@@ -7,7 +7,7 @@ from typing import Final
 from airflow_provider_kafka_s3.documents.manifest import ObjectEntry
 from airflow_provider_kafka_s3.storage.port import ObjectInfo
 
-__all__ = ["BATCH_METADATA", "CONTENT_METADATA", "CRC32_METADATA", "NONCE_METADATA", "matches"]
+__all__ = ["BATCH_METADATA", "CONTENT_METADATA", "CRC32_METADATA", "NONCE_METADATA", "has_crc32", "matches"]
 
 BATCH_METADATA: Final = "kafka-s3-batch"
 NONCE_METADATA: Final = "kafka-s3-nonce"
@@ -24,3 +24,16 @@ def matches(info: ObjectInfo, batch: int, entry: ObjectEntry) -> bool:
         and metadata.get(BATCH_METADATA) == str(batch)
         and (metadata.get(NONCE_METADATA) == entry.nonce or metadata.get(CONTENT_METADATA) == entry.content)
     )
+
+
+def has_crc32(crc32: str, info: ObjectInfo, entry: ObjectEntry) -> bool:
+    """Whether bytes with this CRC-32 are those of the manifest, or those of the same records written again.
+
+    Args:
+        crc32: in hexadecimal, lower case.
+        info: of the object.
+        entry: of the manifest.
+    """
+    if crc32 == entry.crc32.lower():
+        return True
+    return info.metadata.get(CONTENT_METADATA) == entry.content and info.metadata.get(CRC32_METADATA) == crc32

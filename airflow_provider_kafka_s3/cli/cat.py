@@ -9,6 +9,7 @@ import logging
 from airflow_provider_kafka_s3.cli.access import Access
 from airflow_provider_kafka_s3.cli.output import Answer
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.messages import count
 
 __all__ = ["add_cat_options", "cat"]
 
@@ -58,6 +59,9 @@ def cat(access: Access) -> Answer:
         log.warning("%s: no record is landed from offset %d on", where, arguments.offset)
     elif found[0].offset not in (arguments.offset, None):
         log.warning("%s: there is no record at offset %d; the next one is below", where, arguments.offset)
+    for part in sorted({part for record in found for part in record.lost}):
+        some = sum(part in record.lost for record in found)
+        log.warning("%s: the object with the %s of %s below was accepted as lost", where, part, count(some, "record"))
     lines = [record.line() for record in found]
     raw = b"".join(record.raw + b"\n" for record in found) if arguments.raw else None
     return Answer({"records": [json.loads(line) for line in lines]}, lines, raw=raw)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import base64
 import contextlib
 import datetime as dt
 from typing import get_args
@@ -31,6 +32,9 @@ def add_replay_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--offsets", help="only these offsets, as PARTITION:START-END[,…], the end excluded")
     parser.add_argument("--partition", type=int, action="append", help="only this Kafka partition; repeatable")
     parser.add_argument("--key", help="only records with this key, a text in UTF-8")
+    parser.add_argument(
+        "--key-base64", metavar="TEXT", help="only records with this key, bytes in base64, as `cat` prints them"
+    )
     parser.add_argument("--generation", type=int, metavar="N", help="records landed after N resets of the topic")
     parser.add_argument(
         "--without",
@@ -86,7 +90,7 @@ def replay(access: Access) -> Answer:
         until=_time("--until", arguments.until),
         offsets=_offsets(arguments.offsets),
         partitions=None if arguments.partition is None else tuple(arguments.partition),
-        key=None if arguments.key is None else arguments.key.encode(),
+        key=_key(arguments.key, arguments.key_base64),
         generation=arguments.generation,
         without=tuple(arguments.without),
         same_topic=arguments.same_topic,
@@ -133,6 +137,17 @@ def _offsets(given: str | None) -> dict[int, tuple[int, int]] | None:
     if several := [p for p, ranges in offsets.items() if len(ranges) > 1]:
         raise ConfigurationError(f"--offsets {given}: partition {several[0]} has several ranges; use a replay for each")
     return {partition: ranges[0] for partition, ranges in offsets.items()}
+
+
+def _key(text: str | None, base64_text: str | None) -> bytes | None:
+    if base64_text is None:
+        return None if text is None else text.encode()
+    if text is not None:
+        raise ConfigurationError("--key and --key-base64 are given; use one of them")
+    try:
+        return base64.b64decode(base64_text, validate=True)
+    except ValueError as e:
+        raise ConfigurationError(f"--key-base64 {base64_text!r} is no base64 ({e})") from e
 
 
 def _time(option: str, given: str | None) -> dt.datetime | None:

@@ -7,8 +7,8 @@ follows from the sizes of the records alone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import Final, cast
+from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -16,16 +16,11 @@ import pyarrow as pa
 from airflow_provider_kafka_s3 import config
 from airflow_provider_kafka_s3.arrays import Array, Int64Array, bounds, contents
 from airflow_provider_kafka_s3.formats.block_index import Chunk, index_of
+from airflow_provider_kafka_s3.formats.block_offsets import BlockOffsets
 from airflow_provider_kafka_s3.formats.compression import Gzip
 from airflow_provider_kafka_s3.formats.port import Buffer, Payload, Prepared, RecordFormat
 
-__all__ = ["MAX_RANGES", "BlockGzipFormat", "BlockGzipWriter"]
-
-MAX_RANGES: Final = 1_000
-"""Ranges of offsets that a chunk of an index has at most; a chunk of more has none of them."""
-
-_JOINED_AT: Final = 4 * MAX_RANGES
-"""Ranges in memory at which those that touch are joined."""
+__all__ = ["BlockGzipFormat", "BlockGzipWriter"]
 
 
 class BlockGzipFormat:
@@ -49,45 +44,6 @@ class BlockGzipFormat:
         return BlockGzipWriter(self._settings)
 
 
-class _Ranges:
-    """The ranges of ascending offsets. They are joined from time to time only: most pieces of records are small."""
-
-    def __init__(self) -> None:
-        self._starts: list[Int64Array] = []
-        self._ends: list[Int64Array] = []
-        self._count = 0
-        self._too_many = False
-
-    def add(self, offsets: Int64Array) -> None:
-        """Add offsets behind all others."""
-        if self._too_many:
-            return
-        gaps = np.flatnonzero(offsets[1:] - offsets[:-1] != 1)
-        self._starts += [offsets[:1], offsets[1:][gaps]]
-        self._ends += [offsets[:-1][gaps] + 1, offsets[-1:] + 1]
-        self._count += len(gaps) + 1
-        if self._count > _JOINED_AT:
-            self._join()
-
-    def found(self) -> list[tuple[int, int]] | None:
-        """The ranges; None if there are too many."""
-        self._join()
-        if self._too_many:
-            return None
-        return [*zip(self._starts[0].tolist(), self._ends[0].tolist(), strict=True)] if self._starts else []
-
-    def _join(self) -> None:
-        if not self._starts:
-            return
-        starts, ends = np.concatenate(self._starts), np.concatenate(self._ends)
-        gaps = starts[1:] != ends[:-1]
-        starts, ends = starts[np.append(True, gaps)], ends[np.append(gaps, True)]
-        self._starts, self._ends, self._count = [starts], [ends], len(starts)
-        # Offsets that are added later can only make more of them.
-        if len(starts) > MAX_RANGES:
-            self._starts, self._ends, self._too_many = [], [], True
-
-
 @dataclass
 class _Member:
     """One member.
@@ -95,20 +51,20 @@ class _Member:
     Attributes:
         encoder: of its bytes.
         begin: where it begins in the object.
+        offsets: of its records.
         records: number of its records.
         raw: its bytes before compression.
         size: its bytes in the object, so far.
-        ranges: of the offsets of its records.
         first: the first of these offsets.
         end: one past the last of these offsets.
     """
 
     encoder: Gzip
     begin: int
+    offsets: BlockOffsets
     records: int = 0
     raw: int = 0
     size: int = 0
-    ranges: _Ranges = field(default_factory=_Ranges)
     first: int = 0
     end: int = 0
 
@@ -117,11 +73,11 @@ class _Member:
         if self.end == 0:
             self.first = int(offsets[0])
         self.end = int(offsets[-1]) + 1
-        self.ranges.add(offsets)
+        self.offsets.add(offsets)
 
     def chunk(self) -> Chunk:
         """It in the index."""
-        ranges = self.ranges.found()
+        ranges, runs = self.offsets.found()
         return Chunk(
             byte_length_uncompressed=self.raw,
             num_records=self.records,
@@ -129,7 +85,8 @@ class _Member:
             byte_offset=self.begin,
             first_record_offset=self.first,
             next_record_offset=self.end,
-            offset_ranges=tuple(ranges) if ranges is not None and len(ranges) > 1 else None,
+            offset_ranges=ranges,
+            offset_runs=runs,
         )
 
 
@@ -185,9 +142,17 @@ class BlockGzipWriter:
         return index_of(self._chunks)
 
     def _begin(self) -> _Member:
+        return _Member(self._encoder(), begin=self._size, offsets=BlockOffsets(self._compressed))
+
+    def _encoder(self) -> Gzip:
         level, encoder = self._settings.compression_level, self._settings.encoder
         assert level is not None, "the settings have the default"
-        return _Member(Gzip(level, encoder), begin=self._size)
+        return Gzip(level, encoder)
+
+    def _compressed(self, data: memoryview) -> bytes:
+        """A gzip member by itself."""
+        encoder = self._encoder()
+        return b"".join([*encoder.write(data), *encoder.close()])
 
     def _end(self, member: _Member) -> Iterator[Buffer]:
         yield from self._counted(member, member.encoder.close())

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from airflow_provider_kafka_s3.formats.block_offsets import ranges_of_runs
 from airflow_provider_kafka_s3.structs import decode_struct
 
 __all__ = ["Chunk", "chunks_of", "index_of"]
@@ -23,6 +24,8 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         next_record_offset: one past the offset of its last record; None: the index of another sink, which does not
             have it. The sum of first offset and number of records is too low if offsets have gaps.
         offset_ranges: ``(start, stop)`` of its offsets if they have gaps; None: they have none, or there are too many.
+        offset_runs: its offsets in another form, see :mod:`~airflow_provider_kafka_s3.formats.block_offsets`, if there
+            are too many ranges; None: there are not, or another sink or an earlier version wrote the index.
     """
 
     byte_length_uncompressed: int | None = None
@@ -32,6 +35,18 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     first_record_offset: int
     next_record_offset: int | None = None
     offset_ranges: tuple[tuple[int, int], ...] | None = None
+    offset_runs: str | None = None
+
+    @property
+    def has_ranges(self) -> bool:
+        """Whether it has the ranges of its offsets, in either form."""
+        return self.offset_ranges is not None or self.offset_runs is not None
+
+    def ranges(self) -> Iterable[tuple[int, int]] | None:
+        """``(start, stop)`` of its offsets, one after another; None: it does not have them, see :attr:`has_ranges`."""
+        if self.offset_runs is not None:
+            return ranges_of_runs(self.offset_runs, self.first_record_offset)
+        return self.offset_ranges
 
 
 class _Index(msgspec.Struct, frozen=True):

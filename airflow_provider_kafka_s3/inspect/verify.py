@@ -18,7 +18,7 @@ from airflow_provider_kafka_s3.batch.chunk_markers import has_chunk_markers, upd
 from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.coverage import Covering, covering_downward, covering_upward
 from airflow_provider_kafka_s3.batch.incarnation import require_topic_id
-from airflow_provider_kafka_s3.batch.object_metadata import CONTENT_METADATA, CRC32_METADATA, matches
+from airflow_provider_kafka_s3.batch.object_metadata import has_crc32, matches
 from airflow_provider_kafka_s3.batch.presence import missing_objects
 from airflow_provider_kafka_s3.batch.rebuild import places
 from airflow_provider_kafka_s3.batch.request import BatchSummary, RunRequest, TopicResult, Verification
@@ -317,9 +317,6 @@ def _read_once(committer: Committer, plan: Plan, entry: ObjectEntry) -> tuple[in
             )
         checksum = isal_zlib.crc32(piece.body, checksum)
         at += len(piece.body)
-    expected = {entry.crc32.lower()}
-    if info.metadata.get(CONTENT_METADATA) == entry.content:
-        expected.add(info.metadata.get(CRC32_METADATA, ""))
-    if f"{checksum:08x}" not in expected:
+    if not has_crc32(f"{checksum:08x}", info, entry):
         return at, f"CRC32 {checksum:08x} instead of {entry.crc32}"
     return at, None

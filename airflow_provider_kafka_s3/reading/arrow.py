@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
@@ -16,15 +15,18 @@ import pyarrow.parquet as pq
 from isal import isal_zlib
 
 from airflow_provider_kafka_s3.arrays import Array, binary_array, int64_array
-from airflow_provider_kafka_s3.batch.object_metadata import CRC32_METADATA
+from airflow_provider_kafka_s3.batch.object_metadata import has_crc32
 from airflow_provider_kafka_s3.config import (
     AvroContainer,
     BlockGzip,
+    BytesConverter,
     Csv,
     CustomFormat,
+    JsonConverter,
     JsonLines,
     Parquet,
     RawBytes,
+    StringConverter,
 )
 from airflow_provider_kafka_s3.exceptions import (
     ConfigurationError,
@@ -36,6 +38,8 @@ from airflow_provider_kafka_s3.reading.avro_file import datums, file_schema
 from airflow_provider_kafka_s3.reading.object_schemas import LINE_SCHEMA
 from airflow_provider_kafka_s3.reading.rows import Unreadable, uncompressed
 from airflow_provider_kafka_s3.reading.snapshot_objects import SnapshotObject
+from airflow_provider_kafka_s3.schemas.arrow_types import arrow_schema
+from airflow_provider_kafka_s3.schemas.avro import parse_schema
 from airflow_provider_kafka_s3.schemas.nodes import Record
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 
@@ -61,6 +65,9 @@ _ROW: Final = re.compile(r"\.? in row \d+")
 _BLOCK: Final = 16 * 1024 * 1024
 """Bytes of JSON or CSV that are parsed at once; a record has to fit."""
 
+_MOST: Final = 2**31 - 1
+"""Bytes of texts or binary values that an array has at most: its offsets have 32 bits."""
+
 
 def arrow_batches(
     store: DurableStore, objects: Iterable[SnapshotObject], schema: pa.Schema = VALUE_SCHEMA
@@ -75,7 +82,8 @@ def arrow_batches(
             JSON lines and bytes.
 
     Raises:
-        ConfigurationError: the format has no such columns.
+        ConfigurationError: the format has no such columns; or the names of an object's columns are not known: it is CSV
+            without a header, and its values have schemas of a registry, or of their own.
         MissingObjectError: an object is gone.
         ForeignObjectError: an object is not the one that its manifest lists, or cannot be parsed; of JSON lines, the
             error has the first record that cannot, such as one with the number 1.0 for int64, or with a field twice.
@@ -105,7 +113,7 @@ def arrow_batches(
                 f"of {one.records:,}: check it with action='verify'"
             )
         columns = {name: values.column(name) for name in values.column_names}
-        columns |= {name: pa.chunked_array([array]) for name, array in _kafka_columns(one, schema).items()}
+        columns |= _kafka_columns(one, schema)
         yield from pa.table({name: columns[name] for name in schema.names}, schema=schema).to_batches()
 
 
@@ -120,28 +128,25 @@ def _values(store: DurableStore, one: SnapshotObject, schema: pa.Schema) -> pa.T
     if isinstance(settings, Parquet):
         return _selected(pq.read_table(io.BytesIO(body)), schema)
     if isinstance(settings, AvroContainer):
-        found = itertools.chain.from_iterable(datums(body))
         is_record = isinstance(file_schema(body), Record)
-        return pa.Table.from_pylist([value if is_record else {"value": value} for value in found], schema=schema)
+        tables = [
+            pa.Table.from_pylist([value if is_record else {"value": value} for value in found], schema=schema)
+            for found in datums(body)
+        ]
+        return pa.concat_tables([schema.empty_table(), *tables])
     if isinstance(settings, BlockGzip):
         body = uncompressed(JsonLines(compression="gzip"), body)
     else:
         body = uncompressed(settings, body)
     lines = one.layout.record_format
     if schema.names == ["value"] and pa.types.is_binary(schema.field("value").type) and not isinstance(lines, Csv):
-        separator = lines.separator.encode() if isinstance(lines, RawBytes) else b"\n"
-        if not separator:
-            raise ConfigurationError(f"nothing separates the records of {one.url}: its format has separator=''")
-        lines_found = body.split(separator)
-        if lines_found.pop():
-            raise Unreadable("it does not end with its separator")
-        return pa.table([binary_array(lines_found, large=False)], schema=schema)
+        return pa.table([_in_chunks(_lines(one, body))], schema=schema)
     if isinstance(lines, RawBytes):
         raise ConfigurationError(f"the records of {one.url} are bytes: read them as the column 'value', of binary type")
     if not schema.names:
         return pa.table({"n": pa.nulls(one.records)}).select([])
     if isinstance(lines, Csv):
-        names = None if lines.header else schema.names
+        names = None if lines.header else _csv_names(one)
         return pyarrow.csv.read_csv(
             io.BytesIO(body),
             read_options=pyarrow.csv.ReadOptions(column_names=names, block_size=_BLOCK),
@@ -159,6 +164,56 @@ def _values(store: DurableStore, one: SnapshotObject, schema: pa.Schema) -> pa.T
         return _documents(body, schema)
     except pa.ArrowException as e:
         raise _bad_document(body, schema, e) from e
+
+
+def _lines(one: SnapshotObject, body: bytes) -> list[bytes]:
+    """The lines of an object, one for each record."""
+    lines = one.layout.record_format
+    separator = lines.separator.encode() if isinstance(lines, RawBytes) else b"\n"
+    if not separator:
+        raise ConfigurationError(f"nothing separates the records of {one.url}: its format has separator=''")
+    found = body.split(separator)
+    if found.pop():
+        raise Unreadable("it does not end with its separator")
+    if len(found) > one.records and isinstance(lines, RawBytes):
+        raise ForeignObjectError(
+            f"object {one.url} of topic {one.topic!r}, batch {one.batch}, has {len(found):,} parts for {one.records:,} "
+            f"records: values hold the separator {lines.separator!r}, so its records cannot be told apart. The object "
+            f"is as it was written, and action='verify' accepts it. Land the topic with a separator of RawBytes that "
+            f"no value has, or as Parquet or Avro with value_converter='bytes'. To read the others, select batches "
+            f"without it, by batches="
+        )
+    if (longest := max(map(len, found), default=0)) > _MOST:
+        raise ConfigurationError(
+            f"a record of {one.url} has {longest:,} bytes, and an Arrow array has {_MOST:,} at most: read the object "
+            f"by airflow_provider_kafka_s3.reading.records.read_records"
+        )
+    return found
+
+
+def _in_chunks(values: Sequence[bytes]) -> pa.ChunkedArray[Any]:
+    """Values in as many arrays as they need."""
+    ends = np.cumsum([0, *map(len, values)], dtype=np.int64)
+    found, start = [], 0
+    while start < len(values):
+        stop = int(np.searchsorted(ends, ends[start] + _MOST, side="right")) - 1
+        found.append(binary_array(values[start:stop], large=False))
+        start = stop
+    return pa.chunked_array(found, pa.binary())
+
+
+def _csv_names(one: SnapshotObject) -> list[str]:
+    """The names of the columns of an object without a header."""
+    match one.layout.value_converter:
+        case JsonConverter(schema=str() as text):
+            return arrow_schema(parse_schema(text)).names
+        case BytesConverter() | StringConverter() | None:
+            return ["value"]
+    raise ConfigurationError(
+        f"the names of the columns of {one.url} are not known: its format has header=False, and which schema its "
+        f"values have is in no document. Land the topic with header=True; or read the object by a reader of CSV that "
+        f"takes columns by their position, such as spark_frame with a schema"
+    )
 
 
 class _BadDocument(ValueError):
@@ -225,7 +280,7 @@ def _body(store: DurableStore, one: SnapshotObject) -> bytes:
     if found != one.entry.crc32.lower():
         # An object that was written again by another version of its encoder has other bytes, which it names itself.
         info = store.head(one.key)
-        if info is None or info.metadata.get(CRC32_METADATA) != found:
+        if info is None or not has_crc32(found, info, one.entry):
             raise Unreadable(f"its CRC-32 is {found} instead of {one.entry.crc32}")
     return stored.body
 
@@ -247,9 +302,9 @@ def _longest(body: bytes) -> int:
     return int(np.diff(ends, prepend=-1).max(initial=0)) + 1
 
 
-def _kafka_columns(one: SnapshotObject, schema: pa.Schema) -> dict[str, Array]:
+def _kafka_columns(one: SnapshotObject, schema: pa.Schema) -> dict[str, pa.ChunkedArray[Any]]:
     counts = [part.records for part in one.ranges]
-    found: dict[str, Array] = {}
+    found: dict[str, pa.ChunkedArray[Any]] = {}
     for name in schema.names:
         match name:
             case "_kafka_topic":
@@ -257,12 +312,12 @@ def _kafka_columns(one: SnapshotObject, schema: pa.Schema) -> dict[str, Array]:
             case "_kafka_object":
                 found[name] = _repeated(one.key, one.records)
             case "_kafka_batch":
-                found[name] = int64_array(np.full(one.records, one.batch))
+                found[name] = pa.chunked_array([int64_array(np.full(one.records, one.batch))])
             case "_kafka_partition":
                 numbers = np.repeat(np.array([part.partition for part in one.ranges], np.int64), counts)
-                found[name] = int64_array(numbers).cast(pa.int32())
+                found[name] = pa.chunked_array([int64_array(numbers).cast(pa.int32())])
             case "_kafka_offset":
-                found[name] = pa.chunked_array([_offsets(part) for part in one.ranges], pa.int64()).combine_chunks()
+                found[name] = pa.chunked_array([_offsets(part) for part in one.ranges], pa.int64())
     return found
 
 
@@ -272,9 +327,12 @@ def _offsets(part: Any) -> Array:
     return int64_array(np.arange(part.min_offset, part.max_offset + 1))
 
 
-def _repeated(text: str, count: int) -> Array:
-    indices = int64_array(np.zeros(count, np.int64)).cast(pa.int32())
-    return pa.DictionaryArray.from_arrays(indices, _texts([text])).cast(pa.string())
+def _repeated(text: str, count: int) -> pa.ChunkedArray[Any]:
+    """A text for each record, in as many arrays as they need."""
+    most = max(min(_MOST // len(text.encode()), count), 1)
+    indices = int64_array(np.zeros(most, np.int64)).cast(pa.int32())
+    whole = pa.DictionaryArray.from_arrays(indices, _texts([text])).cast(pa.string())
+    return pa.chunked_array([whole.slice(0, min(most, count - at)) for at in range(0, count, most)], pa.string())
 
 
 def _texts(texts: Sequence[str]) -> Array:

@@ -6,6 +6,7 @@ import zlib
 from functools import cached_property
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.batch.object_metadata import has_crc32
 from airflow_provider_kafka_s3.config import Layout
 from airflow_provider_kafka_s3.documents.manifest import Manifest, ObjectEntry
 from airflow_provider_kafka_s3.documents.plan import Plan
@@ -109,8 +110,12 @@ class CommittedObjects:
         return chunks_of(body)
 
     def require_crc32(self, entry: ObjectEntry, crc32: int) -> None:
-        """Raise ForeignObjectError unless the bytes of an object have the CRC-32 of its manifest."""
-        if f"{crc32:08x}" != entry.crc32.lower():
+        """Raise ForeignObjectError unless the bytes of an object are those in its manifest, or were written again."""
+        found = f"{crc32:08x}"
+        if found == entry.crc32.lower():
+            return
+        info = self.log.store.head(entry.key)
+        if info is None or not has_crc32(found, info, entry):
             raise self.unreadable(entry, "its bytes are not those in the manifest")
 
     def unreadable(self, entry: ObjectEntry, why: str) -> ForeignObjectError:

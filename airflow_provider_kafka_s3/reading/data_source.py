@@ -17,7 +17,7 @@ fix the state before::
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -52,6 +52,8 @@ _DEFAULT: Final = (
 _OF_S3: Final = ("endpoint_url", "region", "addressing_style")
 _REQUIRED: Final = ("bucket", "topic", "pipeline")
 _OPTIONAL: Final = ("topics_dir", "at", "since", "batches", *_OF_S3, "partition_bytes")
+_WHOLE: Final = re.compile(r"\s*[0-9]{1,18}\s*")
+"""A whole number, in 64 bits."""
 _PARTITION_BYTES: Final = 64 * 1024 * 1024
 """Bytes of the objects of one partition, about; objects are not cut."""
 
@@ -213,10 +215,6 @@ def _number(options: Mapping[str, str], name: str) -> int | None:
     given = options.get(name)
     if given is None:
         return None
-    try:
-        number = int(json.loads(given))
-    except (ValueError, TypeError):
-        number = -1
-    if number < 0:
+    if _WHOLE.fullmatch(given) is None:
         raise ConfigurationError(f"{name}={given!r} of the format kafka_s3 must be a whole number, 0 or more")
-    return number
+    return int(given)

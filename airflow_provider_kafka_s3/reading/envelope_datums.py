@@ -1,8 +1,8 @@
 """Reads envelopes in Avro, as they are written, many datums at once.
 
-Most records have no headers, so the same bytes follow their value: no headers, and the topic. There the datums are told
-apart. Then all lengths before and all numbers behind these places are read, and have to lead from the beginning of a
-datum to that of the next one. So what is found is what reading one datum after another finds.
+The same bytes are in each record: the end of its headers, and the topic. There the datums are told apart. Then all
+lengths before and all numbers behind these places are read, and have to lead from the beginning of a datum to that of
+the next one. So what is found is what reading one datum after another finds.
 """
 
 from __future__ import annotations
@@ -17,7 +17,16 @@ import numpy as np
 from airflow_provider_kafka_s3.arrays import Int64Array
 from airflow_provider_kafka_s3.converters.avro_cursor import Cursor, Rows
 from airflow_provider_kafka_s3.reading.avro_file import PIECE, AvroBlock, AvroFile
-from airflow_provider_kafka_s3.reading.envelopes import ENVELOPE_FIELDS, EnvelopeColumns, matches, slices, spread
+from airflow_provider_kafka_s3.reading.envelopes import (
+    ENVELOPE_FIELDS,
+    EnvelopeColumns,
+    headers_of,
+    matches,
+    parsed_headers,
+    slices,
+    spread,
+)
+from airflow_provider_kafka_s3.reading.record import Headers
 
 __all__ = ["envelopes_in_avro"]
 
@@ -38,6 +47,10 @@ _REST: Final = [
     {"name": "timestamp", "type": ["null", {"type": "long", "logicalType": "timestamp-millis"}]},
 ]
 """The fields behind key and value."""
+_MOST_HEADERS: Final = 64
+"""Of a record. Each takes a pass over all records that have it."""
+_NAMES: Final = 8
+"""Names of headers that are looked for in all records at once."""
 
 
 class _OtherFormError(Exception):
@@ -47,7 +60,7 @@ class _OtherFormError(Exception):
 def envelopes_in_avro(
     body: io.BufferedReader, topic: str, *, piece: int = PIECE
 ) -> Iterator[EnvelopeColumns | list[Any]]:
-    """The envelopes of a file, some at a time: columns, or tuples if some have headers.
+    """The envelopes of a file, some at a time: columns, or tuples if some have another form.
 
     Args:
         body: the file.
@@ -62,11 +75,17 @@ def envelopes_in_avro(
     form, fields = _Form(file.schema, topic), operator.itemgetter(*ENVELOPE_FIELDS)
     for blocks in file.blocks(piece):
         columns = form.columns(blocks)
-        yield [*map(fields, file.decode(blocks))] if columns is None else columns
+        if columns is not None:
+            yield columns
+        else:
+            yield [
+                (key, value, parsed_headers(headers), *numbers)
+                for key, value, headers, *numbers in map(fields, file.decode(blocks))
+            ]
 
 
 class _Form:
-    """The form of datums without headers.
+    """The form of datums.
 
     Args:
         schema: of the file, as it is there.
@@ -81,7 +100,7 @@ class _Form:
             for name, is_text in zip(("key", "value"), self._is_text, strict=True)
         ]
         self._is_readable = fields == expected + _REST
-        self._no_headers = b"\0" + _length(len(topic.encode())) + topic.encode()
+        self._end_of_headers = b"\0" + _length(len(topic.encode())) + topic.encode()
 
     def columns(self, blocks: Sequence[AvroBlock]) -> EnvelopeColumns | None:
         """The fields of the datums of blocks; None: some have another form, or are damaged."""
@@ -89,11 +108,11 @@ class _Form:
             return None
         data = b"".join([*(block.data for block in blocks), bytes(_PADDING)])
         counts = [block.count for block in blocks]
-        tails = _places(data, self._no_headers)
+        tails = _places(data, self._end_of_headers)
         if not tails.size or len(tails) != sum(counts) or min(counts) < 0:
             return None
         try:
-            partitions, offsets, timestamps, ends = _read_tails(data, tails + len(self._no_headers))
+            partitions, offsets, timestamps, ends = _read_tails(data, tails + len(self._end_of_headers))
             begins = np.concatenate((np.zeros(1, np.int64), ends))
             bounds = np.cumsum([0, *(len(block.data) for block in blocks)])
             # No datum is in two blocks, and nothing is behind the last one.
@@ -101,10 +120,10 @@ class _Form:
                 return None
             heads = _cursor(data, begins[:-1])
             keys, values = (_read_bytes(heads, data, is_text=is_text) for is_text in self._is_text)
-            _require(heads, (heads.pos == tails).all())
+            headers = _read_headers(heads, data, tails)
         except (_OtherFormError, UnicodeDecodeError):
             return None
-        return EnvelopeColumns(keys, values, partitions, offsets, timestamps)
+        return EnvelopeColumns(keys, values, partitions, offsets, timestamps, headers)
 
 
 def _length(number: int) -> bytes:
@@ -161,3 +180,56 @@ def _read_bytes(cursor: Cursor, data: bytes, *, is_text: bool) -> list[bytes | N
         # Each of them is UTF-8: a newline is no part of another character.
         b"\n".join(found).decode()
     return [*found] if rows is None else spread(found, rows, cursor.count)
+
+
+def _read_headers(cursor: Cursor, data: bytes, tails: Int64Array) -> list[Headers] | None:
+    """The headers before the ends of headers; None: no record has some."""
+    rows = np.flatnonzero(cursor.pos != tails)
+    counts = np.zeros(cursor.count, np.int64)
+    if rows.size:
+        counts[rows] = cursor.longs(rows)
+        _require(cursor, bool(counts[rows].min() > 0 and counts.max() <= _MOST_HEADERS))
+    first = counts.cumsum() - counts
+    names, values = (np.zeros((2, counts.sum()), np.int64) for _ in range(2))
+    is_null = np.zeros(counts.sum(), np.bool_)
+    for number in range(counts.max(initial=0)):
+        rows = rows[counts[rows] > number]
+        at = first[rows] + number
+        names[:, at] = _skip(cursor, rows)
+        branch = cursor.longs(rows)
+        _require(cursor, bool(((branch == 0) | (branch == 1)).all()))
+        has_value = branch == 1
+        is_null[at] = ~has_value
+        values[:, at[has_value]] = _skip(cursor, rows[has_value])
+    _require(cursor, (cursor.pos == tails).all())
+    if not is_null.size:
+        return None
+    found: list[bytes | None] = [*slices(data, *values)]
+    for row in np.flatnonzero(is_null).tolist():
+        found[row] = None
+    return headers_of(tuple(zip(_texts(data, *names), found, strict=True)), counts)
+
+
+def _texts(data: bytes, begins: Int64Array, ends: Int64Array) -> list[str]:
+    """The names of headers, of which few are different."""
+    found = np.empty(len(begins), np.object_)
+    rest = np.arange(len(begins))
+    for _ in range(_NAMES):
+        if not rest.size:
+            break
+        name = data[begins[rest[0]] : ends[rest[0]]]
+        is_same = ends[rest] - begins[rest] == len(name)
+        if name:
+            is_same &= matches(data, begins[rest], name)
+        found[rest[is_same]] = name.decode()
+        rest = rest[~is_same]
+    found[rest] = [name.decode() for name in slices(data, begins[rest], ends[rest])]
+    return cast("list[str]", found.tolist())
+
+
+def _skip(cursor: Cursor, rows: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Move behind bytes that have their length before them; where they begin and end."""
+    lengths = cursor.lengths(rows)
+    begins = cursor.at(rows)
+    cursor.move(rows, begins + lengths)
+    return begins, begins + lengths

@@ -1,28 +1,30 @@
 """Reads envelopes in JSON, as they are written: ``{"key":…,"value":…,"headers":…,…}`` in each line.
 
-Most lines have one form: a key that is a text or null, no headers, and as many digits in their numbers as other lines.
-Their fields are found by comparing columns of bytes, for all lines of a megabyte at once. The other lines are parsed.
+Most lines have one form: a key that is a text or null, and as many digits in their numbers as other lines. Their fields
+are found by comparing columns of bytes, for all lines of a megabyte at once. The other lines are parsed.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from airflow_provider_kafka_s3.arrays import Bools, Int64Array
-from airflow_provider_kafka_s3.reading.envelopes import EnvelopeColumns, matches, slices, windows
+from airflow_provider_kafka_s3.reading.envelopes import EnvelopeColumns, headers_of, matches, slices, windows
 from airflow_provider_kafka_s3.reading.lines import LineBlock
+from airflow_provider_kafka_s3.reading.record import Headers
 from airflow_provider_kafka_s3.structs import decode_struct
 
 __all__ = ["Fields", "ReadLines", "parse_lines", "read_lines"]
 
-Fields = tuple[bytes, bytes, Any, int, int, int | None]
+Fields = tuple[bytes, bytes, Headers, int, int, int | None]
 """Key and value byte for byte, headers, partition, offset and timestamp of an envelope."""
 
 _SPACE: Final = b" \t\r"
@@ -32,13 +34,13 @@ _TEXT_KEY: Final = b'{"key":"'
 _NULL_KEY: Final = b'{"key":null,"value":'
 _VALUE: Final = b',"value":'
 _HEADERS: Final = b',"headers":'
-_TAIL_BEGIN: Final = b',"headers":[],"topic":"'
+_FIRST_HEADER: Final = _HEADERS + b"["
+_TAIL_BEGIN: Final = b'],"topic":"'
 _TAIL: Final = re.compile(
-    _TAIL_BEGIN.replace(b"[", rb"\[") + rb'[\w.-]+","partition":(0|[1-9]\d{0,8}),"offset":(0|[1-9]\d{0,17}),'
+    _TAIL_BEGIN + rb'[\w.-]+","partition":(0|[1-9]\d{0,8}),"offset":(0|[1-9]\d{0,17}),'
     rb'"timestamp":(?:null|(-?)(0|[1-9]\d{0,17}))\}'
 )
-"""What follows the value. Headers that are there end with ``}]``, so a line that ends like this has none, whatever its
-value is. The numbers have 64 bits."""
+"""What follows the headers. The numbers have 64 bits."""
 _NUMBERS: Final = 1, 2, 4
 _SIGN, _TIME = 3, 4
 _LONG_KEY: Final = 64
@@ -64,7 +66,7 @@ class ReadLines:
 
 @dataclass(frozen=True)
 class _Tails:
-    """What follows the values of lines, as far as it has the form.
+    """What follows the headers of lines, as far as it has the form.
 
     Attributes:
         found: whether a line has one.
@@ -94,7 +96,7 @@ def read_lines(block: LineBlock) -> ReadLines:
     begins = np.concatenate((np.zeros(1, np.int64), ends[:-1] + 1))
     tails = _tails(_Lines(data, begins, ends))
     key_begins, key_ends = begins + len(_KEY), _key_ends(data, begins, tails.found)
-    value_begins, value_ends = key_ends + len(_VALUE), tails.begins
+    value_begins, value_ends = key_ends + len(_VALUE), _value_ends(data, begins, tails)
     array = np.frombuffer(data, np.uint8)
     has_form = tails.found & (key_ends > 0) & (value_begins < value_ends)
     # White space around a document is a part of it.
@@ -111,6 +113,7 @@ def read_lines(block: LineBlock) -> ReadLines:
         partitions,
         offsets,
         timestamps,
+        _headers(data, value_ends[rows] + len(_FIRST_HEADER), tails.begins[rows]),
     )
     others = [] if every else slices(data, begins[~has_form], ends[~has_form])
     return ReadLines(columns, has_form, others)
@@ -127,6 +130,37 @@ def _key_ends(data: bytes, begins: Int64Array, wanted: Bools) -> Int64Array:
     is_null = matches(data, begins, _NULL_KEY) & wanted
     found[is_null] = begins[is_null] + len(_NULL_KEY) - len(_VALUE)
     return found
+
+
+def _value_ends(data: bytes, begins: Int64Array, tails: _Tails) -> Int64Array:
+    """Where the headers begin; -1 if nowhere.
+
+    No header has the text that they begin with: a quote in its name is behind a backslash, and its value is base64. So
+    it is the last one of the line, whatever the value of the record is.
+    """
+    found = np.where(tails.found, tails.begins - len(_FIRST_HEADER), -1)
+    some = np.flatnonzero(tails.found & ~matches(data, np.maximum(found, 0), _FIRST_HEADER))
+    places = zip(begins[some].tolist(), tails.begins[some].tolist(), strict=True)
+    found[some] = [data.rfind(_FIRST_HEADER, begin, end) for begin, end in places]
+    return found
+
+
+def _headers(data: bytes, begins: Int64Array, ends: Int64Array) -> list[Headers] | None:
+    """Headers of what is between the brackets in JSON; None: no line has some.
+
+    A line ends between two lists: a text that is more than one list makes their number another one.
+
+    Raises:
+        ValueError: a text is no headers.
+    """
+    if (begins == ends).all():
+        return None
+    texts = slices(data, begins, ends)
+    found = decode_struct(b"[[%b]]" % b"]\n,[".join(texts), list[list[_Header]])
+    if len(found) != len(texts):
+        raise ValueError("the headers are more than one list")
+    every = tuple([(header.key, header.value) for header in itertools.chain.from_iterable(found)])
+    return headers_of(every, np.fromiter(map(len, found), np.int64, len(found)))
 
 
 def _quotes(data: bytes, begins: Int64Array) -> Int64Array:
@@ -200,12 +234,19 @@ def _decimals(digits: npt.NDArray[np.uint8]) -> Int64Array:
 # -- lines of any form -------------------------------------------------------------------------------------------------
 
 
+class _Header(msgspec.Struct, frozen=True, gc=False):
+    """A header in JSON."""
+
+    key: str
+    value: bytes | None
+
+
 class _Line(msgspec.Struct, frozen=True, gc=False):
     """An envelope in JSON."""
 
     key: msgspec.Raw
     value: msgspec.Raw
-    headers: list[dict[str, str | None]]
+    headers: list[_Header]
     partition: int
     offset: int
     timestamp: int | None
@@ -234,7 +275,8 @@ def parse_lines(lines: list[bytes]) -> Iterator[Fields]:
             value, at = _verbatim(line, at, _VALUE, value)
             if not line.startswith(_HEADERS, at):
                 raise ValueError("an envelope has other fields")
-        yield key, value, one.headers, one.partition, one.offset, one.timestamp
+        headers = tuple([(header.key, header.value) for header in one.headers])
+        yield key, value, headers, one.partition, one.offset, one.timestamp
 
 
 def _verbatim(line: bytes, at: int, name: bytes, raw: bytes) -> tuple[bytes, int]:

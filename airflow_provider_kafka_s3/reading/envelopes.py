@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from airflow_provider_kafka_s3.arrays import Int64Array
+from airflow_provider_kafka_s3.reading.record import Headers
 
-__all__ = ["ENVELOPE_FIELDS", "EnvelopeColumns", "matches", "slices", "spread", "windows"]
+__all__ = [
+    "ENVELOPE_FIELDS",
+    "EnvelopeColumns",
+    "headers_of",
+    "matches",
+    "parsed_headers",
+    "slices",
+    "spread",
+    "windows",
+]
+
+_T = TypeVar("_T", bytes, Headers)
 
 ENVELOPE_FIELDS: Final = ("key", "value", "headers", "partition", "offset", "timestamp")
 """The fields of an envelope that a record is made of."""
@@ -19,7 +31,7 @@ ENVELOPE_FIELDS: Final = ("key", "value", "headers", "partition", "offset", "tim
 
 @dataclass(frozen=True)
 class EnvelopeColumns:
-    """The fields of envelopes. None of these has headers.
+    """The fields of envelopes.
 
     Attributes:
         keys: as the format has them: bytes or None, or texts of JSON.
@@ -27,6 +39,7 @@ class EnvelopeColumns:
         partitions: the Kafka partitions.
         offsets: their offsets there.
         timestamps: in milliseconds, or None.
+        headers: None: no record has some.
     """
 
     keys: list[Any]
@@ -34,6 +47,7 @@ class EnvelopeColumns:
     partitions: Int64Array
     offsets: Int64Array
     timestamps: Sequence[int | None]
+    headers: Sequence[Headers] | None = None
 
     def __len__(self) -> int:
         return len(self.values)
@@ -44,8 +58,24 @@ class EnvelopeColumns:
         return bool((partitions == partition).all() and offsets.min() >= low and offsets.max() <= high)
 
 
-def slices(data: bytes, begins: Int64Array, ends: Int64Array) -> list[bytes]:
-    """The bytes between places of data."""
+def headers_of(headers: Headers, counts: Int64Array) -> list[Headers]:
+    """The headers of each record.
+
+    Args:
+        headers: of all records, one record after the other.
+        counts: how many each record has.
+    """
+    ends = counts.cumsum()
+    return slices(headers, ends - counts, ends)
+
+
+def parsed_headers(found: Iterable[Mapping[str, Any]] | None) -> Headers:
+    """The headers of a record, from Python values."""
+    return tuple([(header["key"], header["value"]) for header in found or ()])
+
+
+def slices(data: _T, begins: Int64Array, ends: Int64Array) -> list[_T]:
+    """What is between places of data."""
     return [data[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
 
 

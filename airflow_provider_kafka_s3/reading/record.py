@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, TypeAlias, TypeVar, overload
 
@@ -16,6 +17,8 @@ Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 _T = TypeVar("_T")
 
 _NONE: Final[Headers] = ()
+_HEADER: Final = 6
+"""Bytes of a header in a request beside its name and value, about."""
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
@@ -50,7 +53,7 @@ class Records(Sequence[Record]):
         headers: their headers; None: they have none, or these are not kept.
     """
 
-    __slots__ = ("headers", "keys", "offsets", "partitions", "timestamps", "values")
+    __slots__ = ("_sizes", "headers", "keys", "offsets", "partitions", "timestamps", "values")
 
     def __init__(
         self,
@@ -68,6 +71,17 @@ class Records(Sequence[Record]):
         self.keys = [None] * len(values) if keys is None else keys
         self.values = values
         self.headers = headers
+        self._sizes: Sequence[int] | None = None
+
+    @property
+    def sizes(self) -> Sequence[int]:
+        """Bytes of the key, the value and the headers of each record, about: a few more for each header."""
+        if self._sizes is None:
+            parts = zip(self.values, self.keys, strict=True)
+            self._sizes = [len(value or b"") + len(key or b"") for value, key in parts]
+            if self.headers is not None:
+                self._sizes = [*map(operator.add, self._sizes, map(_size_of, self.headers))]
+        return self._sizes
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> Records:
@@ -120,7 +134,7 @@ class Records(Sequence[Record]):
             )
         if at.indices(len(self)) == (0, len(self), 1):
             return self
-        return Records(
+        some = Records(
             self.partitions[at],
             self.offsets[at],
             self.timestamps[at],
@@ -128,3 +142,12 @@ class Records(Sequence[Record]):
             self.values[at],
             headers=None if self.headers is None else self.headers[at],
         )
+        some._sizes = None if self._sizes is None else self._sizes[at]
+        return some
+
+
+def _size_of(headers: Headers) -> int:
+    size = _HEADER * len(headers)
+    for name, value in headers:
+        size += len(name) + len(value or b"")
+    return size

@@ -11,7 +11,7 @@ import functools
 import io
 import itertools
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, cast
 
@@ -45,6 +45,7 @@ from airflow_provider_kafka_s3.exceptions import (
     ConfigurationError,
     DataLossError,
 )
+from airflow_provider_kafka_s3.formats.block_index import Chunk
 from airflow_provider_kafka_s3.reading.avro_file import datums
 from airflow_provider_kafka_s3.reading.committed_objects import CommittedObjects
 from airflow_provider_kafka_s3.reading.envelope_batches import batch_rows, envelope_rows
@@ -339,15 +340,16 @@ class _Object:
     def has_offsets_in_index(self) -> bool:
         """Whether there is an index, which has the offset of each record."""
         return self._has_index and all(
-            ranges is not None or certain_ranges(part.min_offset, part.max_offset + 1, part.records) is not None
-            for part, ranges in self._parts_by_index()
+            (chunk is not None and chunk.has_ranges)
+            or certain_ranges(part.min_offset, part.max_offset + 1, part.records) is not None
+            for part, chunk in self._parts_by_index()
         )
 
     @property
     def _has_index(self) -> bool:
         return isinstance(self._layout.format, BlockGzip) and self._sibling is None
 
-    def _parts_by_index(self) -> Iterator[tuple[SlicePart, Sequence[Sequence[int]] | None]]:
+    def _parts_by_index(self) -> Iterator[tuple[SlicePart, Chunk | None]]:
         """Blocks of the index, as parts of the object."""
         try:
             chunks = self._objects.chunks(self._entry)
@@ -363,7 +365,7 @@ class _Object:
                     min_offset=chunk.first_record_offset,
                     max_offset=chunk.next_record_offset - 1,
                 ),
-                chunk.offset_ranges,
+                chunk,
             )
 
     def _envelopes(self, kept: KeptParts) -> Iterator[_Some]:
@@ -428,10 +430,10 @@ class _Object:
         self._objects.require_crc32(entry, file.crc32)
 
 
-def _offsets(known_part: tuple[SlicePart, Sequence[Sequence[int]] | None]) -> Iterator[int | None]:
+def _offsets(known_part: tuple[SlicePart, Chunk | None]) -> Iterator[int | None]:
     """The offset of each row of a part, as far as they are known."""
-    part, ranges = known_part
-    known: Iterable[Sequence[int]] | None = ranges
+    part, chunk = known_part
+    known = None if chunk is None else chunk.ranges()
     if known is None:
         known = certain_ranges(part.min_offset, part.max_offset + 1, part.records)
     if known is None:
@@ -465,15 +467,15 @@ def _parquet_rows(file: RemoteFile, rows_of: Callable[[pa.RecordBatch], Any]) ->
 def _of_columns(
     columns: EnvelopeColumns, of_keys: Sequence[bytes | None], of_values: Sequence[bytes | None]
 ) -> Records:
-    return Records(columns.partitions.tolist(), columns.offsets.tolist(), columns.timestamps, of_keys, of_values)
+    partitions, offsets = columns.partitions.tolist(), columns.offsets.tolist()
+    return Records(partitions, offsets, columns.timestamps, of_keys, of_values, headers=columns.headers)
 
 
 def _of_rows(rows: list[Any], key_bytes: EnvelopedBytes, value_bytes: EnvelopedBytes) -> Records:
     """Records of tuples with the fields of envelopes."""
     if not rows:
         return Records.of(())
-    row_keys, values, row_headers, partitions, offsets, timestamps = zip(*rows, strict=True)
-    headers = [tuple([(h["key"], _header(h["value"])) for h in some]) if some else () for some in row_headers]
+    row_keys, values, headers, partitions, offsets, timestamps = zip(*rows, strict=True)
     return Records(
         partitions, offsets, timestamps, key_bytes.of_rows(row_keys), value_bytes.of_rows(values), headers=headers
     )
@@ -487,10 +489,6 @@ def _of_lines(block: LineBlock, key_bytes: EnvelopedBytes, value_bytes: Envelope
         return records, columns
     quick, parsed = iter(records), iter(_of_rows([*parse_lines(found.others)], key_bytes, value_bytes))
     return Records.of(next(quick if has_form else parsed) for has_form in found.has_form.tolist()), None
-
-
-def _header(found: bytes | str | None) -> bytes | None:
-    return base64.b64decode(found, validate=True) if isinstance(found, str) else found
 
 
 def _text_headers(found: Any) -> tuple[tuple[str, bytes | None], ...]:

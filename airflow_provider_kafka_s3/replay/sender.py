@@ -22,8 +22,10 @@ from airflow_provider_kafka_s3.replay.refusals import PREFIX, refusal
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
-__all__ = ["RequestLimits", "produce_records", "send_partition", "transactions"]
+__all__ = ["RECORDS_PER_TRANSACTION", "RequestLimits", "produce_records", "send_partition", "transactions"]
 
+RECORDS_PER_TRANSACTION: Final = 10_000
+"""At most: they become visible together."""
 _NO_PROGRESS: Final = -1001
 _ANY_PARTITION: Final = -1
 _NOW: Final = 0
@@ -38,8 +40,6 @@ _BYTES_PER_TRANSACTION: Final = 16 * 1024 * 1024
 _PARTS_PER_REQUEST: Final = 5
 _OVERHEAD: Final = 20
 """Bytes of a record in a request beside key, value and headers, about."""
-_HEADER: Final = 6
-"""Bytes of a header in a request beside its name and value, about."""
 _OF_REQUEST: Final = 1_000
 """Bytes of a request beside its records, about."""
 _PROGRESS_PARTITION: Final = 0
@@ -78,7 +78,7 @@ def send_partition(
     on_begin: Callable[[], None] = lambda: None,
     keeps_partition: bool = True,
     keeps_timestamp: bool = True,
-    records_per_transaction: int = 10_000,
+    records_per_transaction: int = RECORDS_PER_TRANSACTION,
     timeout: float = 60.0,
 ) -> int:
     """Send the records of a source partition that this replay has not sent yet.
@@ -229,7 +229,7 @@ def transactions(found: Iterable[Records], limit: int) -> Iterator[list[Records]
                     batch, count, size = [], 0, 0
                 batch.append(some)
                 count += len(some)
-                size += _bytes_of(some)
+                size += sum(some.sizes)
                 if size >= _BYTES_PER_TRANSACTION:
                     yield batch
                     batch, count, size = [], 0, 0
@@ -273,7 +273,7 @@ def produce_records(
 
     size = count = 0
     for records in itertools.chain.from_iterable(_parts(records, limits) for records in batch):
-        more = _bytes_of(records) + _OVERHEAD * len(records)
+        more = sum(records.sizes) + _OVERHEAD * len(records)
         if count and (size + more > limits.size or count + len(records) > limits.count):
             if producer.flush(timeout):
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no response to a request in time"))
@@ -284,18 +284,9 @@ def produce_records(
 
 def _parts(records: Records, limits: RequestLimits) -> Iterator[Records]:
     """Parts of which several fit into one request, unless a record is large."""
-    size = _bytes_of(records) + _OVERHEAD * len(records)
+    size = sum(records.sizes) + _OVERHEAD * len(records)
     number = min(limits.size * len(records) // max(size, 1), limits.count) // _PARTS_PER_REQUEST
     return (records[at : at + max(number, 1)] for at in range(0, len(records), max(number, 1)))
-
-
-def _bytes_of(records: Records) -> int:
-    """Bytes of keys, values and headers."""
-    size = sum(map(len, filter(None, records.values))) + sum(map(len, filter(None, records.keys)))
-    if records.headers is not None:
-        headers = itertools.chain.from_iterable(records.headers)
-        size += sum(len(name) + len(value or b"") + _HEADER for name, value in headers)
-    return size
 
 
 def _enqueue(producer: Producer, topic: str, records: Records, *, keeps_partition: bool, keeps_timestamp: bool) -> None:

@@ -37,6 +37,7 @@ from airflow_provider_kafka_s3.documents.manifest import ContentHash, ObjectEntr
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.exceptions import ControlError
+from airflow_provider_kafka_s3.formats.block_offsets import ranges_of_runs
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.storage.port import ObjectStore, StoredObject
 from airflow_provider_kafka_s3.testing.decompress import decompress
@@ -351,7 +352,9 @@ class _BatchContents:
         for chunk in chunks:
             block = stored.body[at : at + chunk["byte_length"]]
             first, end = chunk["first_record_offset"], chunk["next_record_offset"]
-            ranges = chunk.get("offset_ranges", [[first, end]])
+            ranges: Sequence[Sequence[int]] = chunk.get("offset_ranges", [[first, end]])
+            if "offset_runs" in chunk:
+                ranges = [*ranges_of_runs(chunk["offset_runs"], first)]
             fits = (
                 chunk["byte_offset"] == at
                 and len(zlib.decompress(block, 31)) == chunk["byte_length_uncompressed"]

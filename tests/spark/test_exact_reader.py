@@ -304,6 +304,17 @@ def test_a_wrong_option_is_refused_when_the_frame_is_made(registered: SparkSessi
             registered.read.format("kafka_s3").options(**options).load()
 
 
+@pytest.mark.parametrize("name", ["at", "since", "batches", "partition_bytes"])
+@pytest.mark.parametrize("given", ["7.9", "7.0", "true", "1e3", "-1", "", "x", "9" * 30])
+def test_a_number_that_is_no_whole_number_is_refused(name: str, given: str) -> None:
+    """And not cut to one: 7.9 would be batch 7."""
+    from airflow_provider_kafka_s3.reading.data_source import KafkaS3DataSource
+
+    value = f"3,{given or '-'}" if name == "batches" else given
+    with pytest.raises(ConfigurationError, match=f"^{name}='.*' of the format kafka_s3 must be a whole number, 0"):
+        KafkaS3DataSource({"bucket": "b", "topic": "t", "pipeline": "p", name: value})
+
+
 def test_a_stream_with_an_end_is_refused(
     kafka_broker: KafkaBroker, make_topic: Any, make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:

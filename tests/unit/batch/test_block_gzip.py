@@ -5,9 +5,11 @@ The reader here is made from the description of the format alone, and from nothi
 
 from __future__ import annotations
 
+import base64
 import gzip
 import itertools
 import json
+import random
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,7 +38,8 @@ from airflow_provider_kafka_s3.config import (
 )
 from airflow_provider_kafka_s3.documents.manifest import ObjectEntry
 from airflow_provider_kafka_s3.exceptions import BatchLossError, ConfigurationError, MissingObjectError
-from airflow_provider_kafka_s3.formats import block_gzip
+from airflow_provider_kafka_s3.formats import block_gzip, block_offsets
+from airflow_provider_kafka_s3.formats.block_offsets import MAX_RANGES
 from airflow_provider_kafka_s3.layout.keys import marker_key
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.testing.invariants import InvariantViolation
@@ -210,24 +213,50 @@ def test_the_index_has_the_ranges_of_offsets_with_gaps() -> None:
     assert topic.check() == 5
 
 
-def test_a_chunk_of_very_many_gaps_has_no_ranges() -> None:
-    """An index stays small; the offset behind its last record is there."""
+def test_a_chunk_of_very_many_gaps_has_runs_in_the_place_of_ranges() -> None:
+    """An index stays small: of 1,001 records, each with a gap behind it, the numbers are 1 in turn."""
     topic = Topic(
         Layout(topics_dir="lake", format=BlockGzip(lines=RawBytes(on_null="ignore"))), records_per_poll=10_000
     )
-    for count in (block_gzip.MAX_RANGES, block_gzip.MAX_RANGES + 1):
+    for count in (MAX_RANGES, MAX_RANGES + 1):
         topic.append(*([b"x", None] * count))
         topic.land(run=str(count))
     first, second = (json.loads(body)["chunks"][0] for key, body in sorted(topic.objects().items()) if "index" in key)
-    assert len(first["offset_ranges"]) == block_gzip.MAX_RANGES
-    assert list(second) == [*THEIRS, "next_record_offset"]
-    assert second["next_record_offset"] == second["first_record_offset"] + 2 * block_gzip.MAX_RANGES + 1
+    assert list(first) == [*THEIRS, "next_record_offset", "offset_ranges"]
+    assert len(first["offset_ranges"]) == MAX_RANGES
+    assert list(second) == [*THEIRS, "next_record_offset", "offset_runs"]
+    assert second["next_record_offset"] == second["first_record_offset"] + 2 * MAX_RANGES + 1
+    assert gzip.decompress(base64.b64decode(second["offset_runs"])) == b"\x01" * (2 * MAX_RANGES + 1)
+    assert len(second["offset_runs"]) < 100
+    assert topic.check() == 2 * MAX_RANGES + 1
+
+
+@pytest.mark.parametrize("encoder", ["isal", "zlib"])
+def test_runs_do_not_depend_on_batches(encoder: Any) -> None:
+    """Nor do the blocks depend on gaps: a member has the same bytes with and without them."""
+    settings = BlockGzip(lines=RawBytes(on_null="ignore"), block_size=50_000, encoder=encoder)
+    layout = Layout(topics_dir="lake", format=settings)
+    chance = random.Random(7)
+    values = [None if chance.random() < 0.3 else b"%d" % n for n in range(30_000)]
+    made = []
+    for count in (77, 30_000):
+        topic = Topic(layout, records_per_poll=count)
+        topic.append(*values)
+        topic.land()
+        made.append(topic.objects())
+    assert made[0] == made[1]
+    assert all("offset_runs" in chunk for chunk in chunks_of(topic)[:-1])
+    without = landed(settings, *[value for value in values if value is not None])
+    assert topic.objects()[pair(topic)[0]] == without.objects()[pair(without)[0]]
+    key = pair(topic)[1]
+    topic.restore(key)
+    assert topic.objects() == made[0]
 
 
 def test_many_pieces_of_contiguous_offsets_are_one_range(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of more pieces than an index has ranges, whose first one has a gap."""
-    monkeypatch.setattr(block_gzip, "MAX_RANGES", 3)
-    monkeypatch.setattr(block_gzip, "_JOINED_AT", 12)
+    monkeypatch.setattr(block_offsets, "MAX_RANGES", 3)
+    monkeypatch.setattr(block_offsets, "_JOINED_AT", 12)
     topic = Topic(Layout(topics_dir="lake", format=BlockGzip(lines=RawBytes(on_null="ignore"))), records_per_poll=1)
     topic.append(b"0", None, *[b"x"] * 50)
     topic.land()
@@ -420,6 +449,22 @@ def test_an_object_of_the_same_size_and_other_bytes_is_refused(monkeypatch: pyte
     with pytest.raises(BatchLossError, match="as other bytes, and an object of blocks has to fit its index"):
         topic.restore(data)
     assert topic.objects() == {index: before}
+
+
+def test_of_an_earlier_version_an_index_without_runs_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its bytes are those that were committed: the error names that version. Its object is written again as it was."""
+    topic = Topic(Layout(topics_dir="lake", format=BlockGzip(lines=RawBytes(on_null="ignore"))), records_per_poll=9_999)
+    topic.append(*([b"x", None] * (MAX_RANGES + 1)))
+    with monkeypatch.context() as patch:
+        patch.setattr(block_offsets.BlockOffsets, "found", lambda self: (None, None))
+        topic.land()
+    before = topic.objects()
+    data, index = pair(topic)
+    topic.restore(data)
+    assert topic.objects() == before
+    with pytest.raises(BatchLossError, match=r"install the versions that planned the batch \(airflow-provider-"):
+        topic.restore(index)
+    assert topic.objects() == {data: before[data]}
 
 
 def test_an_upload_of_an_index_that_expired_is_written_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,11 +8,12 @@ import sys
 
 import pytest
 
-from airflow_provider_kafka_s3.config import BlockGzip, JsonLines, Layout, RawBytes
+from airflow_provider_kafka_s3.config import BlockGzip, JsonLines, Layout, RawBytes, SiblingObjects
 from airflow_provider_kafka_s3.testing.invariants import check_unchanged, snapshot
 from tests.unit.cli.conftest import JSON, TOPIC, TOPICS_DIR, World
 
 BLOCKS = Layout(topics_dir=TOPICS_DIR, format=BlockGzip(lines=RawBytes(), block_size=4))
+WITH_KEYS = Layout(topics_dir=TOPICS_DIR, format=JsonLines(), content=SiblingObjects())
 IGNORING = Layout(topics_dir=TOPICS_DIR, format=JsonLines(on_null="ignore"))
 
 
@@ -54,6 +55,20 @@ def test_an_offset_without_a_record_is_told(world: World, caplog: pytest.LogCapt
     output = world.on_topic("cat", "--partition", "0", "--offset", "6")
     assert json.loads(output.out)["offset"] == 7
     assert "there is no record at offset 6; the next one is below" in caplog.text
+
+
+def test_a_key_that_was_accepted_as_lost_is_named(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """The values are printed, without their keys."""
+    world.kafka.delete_records(TOPIC, 0, 6)
+    for n in range(6):
+        world.kafka.append(TOPIC, 0, b"%d" % n, key=b'"k"')
+    world.run("first", layout=WITH_KEYS)
+    world.bucket.delete(next(key for key in world.data_keys() if key.endswith(".keys.json")))
+    assert world.on_topic("accept-loss", "--deleted", "--batch", "1", "--reason", "test").code == 0
+    output = world.on_topic("cat", "--partition", "0", "--offset", "8", "--records", "2")
+    found = [json.loads(line) for line in output.out.splitlines()]
+    assert (output.code, [r["value"] for r in found], ["key" in r for r in found]) == (0, [2, 3], [False, True])
+    assert "partition 0: the object with the key of 1 record below was accepted as lost" in caplog.text
 
 
 def test_what_is_not_known_names_the_option(world: World) -> None:

@@ -13,6 +13,8 @@ import pytest
 from airflow_provider_kafka_s3.config import (
     AvroContainer,
     BlockGzip,
+    BytesConverter,
+    Converter,
     Csv,
     Daily,
     Format,
@@ -23,6 +25,7 @@ from airflow_provider_kafka_s3.config import (
     Parquet,
     RawBytes,
     Rotation,
+    StringConverter,
 )
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, ForeignObjectError, MissingObjectError
 from airflow_provider_kafka_s3.reading.arrow import KAFKA_COLUMNS, VALUE_SCHEMA, arrow_batches
@@ -68,6 +71,7 @@ def read(topic: Topic, schema: pa.Schema = VALUE_SCHEMA) -> list[dict[str, Any]]
         *(landed(AvroContainer(codec=name), value_converter=TYPED) for name in ("null", "snappy", "zstandard")),
         landed(Csv(null="NULL"), value_converter=TYPED),
         landed(Csv(null="NULL", compression="gzip", separator=";"), value_converter=TYPED),
+        landed(Csv(null="NULL", header=False), value_converter=TYPED),
     ],
     ids=lambda topic: str(topic.layout.format)[:40],
 )
@@ -118,6 +122,103 @@ def test_a_line_longer_than_a_block_is_read() -> None:
     topic.append(json.dumps({"n": 1, "note": "x" * 20_000_000}).encode(), b'{"n": 2}')
     topic.land()
     assert [(row["n"], len(row["note"] or "")) for row in read(topic, FIELDS)] == [(1, 20_000_000), (2, 0)]
+
+
+def test_columns_of_csv_without_a_header_are_those_of_the_declared_schema() -> None:
+    """By name, whatever their order in the schema of the reader; no column has the values of another."""
+    topic = landed(Csv(null="NULL", header=False), value_converter=TYPED)
+    names = ["note", "absent", "n"]
+    found = read(topic, pa.schema([(name, pa.string()) for name in names]))
+    assert found == [{"note": row["note"], "absent": None, "n": str(row["n"])} for row in ROWS]
+    assert read(topic, pa.schema([("absent", pa.string()), ("other", pa.string())])) == [
+        {"absent": None, "other": None} for _ in ROWS
+    ]
+
+
+@pytest.mark.parametrize("converter", [StringConverter(), BytesConverter()])
+def test_csv_of_values_without_fields_has_the_column_value(converter: Converter) -> None:
+    """Without a header, too; bytes are their base64."""
+    topic = Topic(Layout(topics_dir="lake", format=Csv(null="NULL", header=False), value_converter=converter))
+    topic.append(b"a,b", b"c")
+    topic.land()
+    texts = ["a,b", "c"] if isinstance(converter, StringConverter) else ["YSxi", "Yw=="]
+    assert read(topic, pa.schema([("value", pa.string())])) == [{"value": text} for text in texts]
+    assert read(topic, pa.schema([("n", pa.string())])) == [{"n": None}] * 2
+
+
+def test_csv_whose_columns_have_no_known_names_is_refused() -> None:
+    """Each value brings its schema, which nothing keeps: another column of the same type would be read in its place."""
+    topic = Topic(
+        Layout(topics_dir="lake", format=Csv(header=False), value_converter=JsonConverter(schemas_enable=True))
+    )
+    fields = [{"field": name, "type": "int64"} for name in ("a", "b")]
+    schema = {"type": "struct", "name": "Pair", "fields": fields}
+    topic.append(json.dumps({"schema": schema, "payload": {"a": 1, "b": 2}}).encode())
+    topic.land()
+    for names in (["b", "a"], ["a", "c"], ["a"]):
+        with pytest.raises(
+            ConfigurationError,
+            match=r"the names of the columns of s3://\S+\.csv are not known: its format has header=False, .* Land the "
+            r"topic with header=True; or read the object by a reader of CSV that takes columns by their position",
+        ):
+            read(topic, pa.schema([(name, pa.int64()) for name in names]))
+    assert read(topic, pa.schema([KAFKA_COLUMNS.field("_kafka_offset")])) == [{"_kafka_offset": 0}]
+
+
+@pytest.mark.parametrize("record_format", [RawBytes(), BlockGzip(lines=RawBytes())], ids=["bytes", "blocks"])
+def test_values_that_hold_the_separator_are_an_error_with_the_settings_that_help(record_format: Format) -> None:
+    """The object is as it was written, so no check finds anything; other batches can be read."""
+    topic = Topic(Layout(topics_dir="lake", format=record_format))
+    topic.append(b"a\nb", b"c")
+    topic.land("a")
+    topic.append(b"d")
+    topic.land("b")
+    with pytest.raises(
+        ForeignObjectError,
+        match=r"object s3://\S+ of topic 'orders', batch 1, has 3 parts for 2 records: values hold the separator "
+        r"'\\n', so its records cannot be told apart\. .* Land the topic with a separator of RawBytes that no value",
+    ):
+        read(topic)
+    snapshot = Snapshot(topic.pipeline.log)
+    (batch,) = arrow_batches(snapshot.log.store, snapshot.objects(batches=[2]))
+    assert batch.column("value").to_pylist() == [b"d"]
+
+
+def test_values_that_are_more_than_an_array_holds_are_in_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And so are the texts of columns that are the same for every record; an array has 2 GiB at most."""
+    topic = Topic(Layout(topics_dir="lake", format=RawBytes()))
+    values = [b"x" * (n % 100) for n in range(300)]
+    topic.append(*values)
+    topic.land()
+    expected = read(topic)
+    monkeypatch.setattr("airflow_provider_kafka_s3.reading.arrow._MOST", 200)
+    assert read(topic) == expected
+    snapshot = Snapshot(topic.pipeline.log)
+    batches = [*arrow_batches(snapshot.log.store, snapshot.objects())]
+    assert len(batches) > 75
+    assert [value for batch in batches for value in batch.column("value").to_pylist()] == values
+
+
+def test_a_value_larger_than_an_array_is_an_error_with_another_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It names the object; one of exactly so many bytes is read."""
+    topic = Topic(Layout(topics_dir="lake", format=RawBytes()))
+    topic.append(b"x" * 199, b"y" * 200)
+    topic.land()
+    monkeypatch.setattr("airflow_provider_kafka_s3.reading.arrow._MOST", 200)
+    assert [len(row["value"]) for row in read(topic)] == [199, 200]
+    monkeypatch.setattr("airflow_provider_kafka_s3.reading.arrow._MOST", 199)
+    with pytest.raises(
+        ConfigurationError, match=r"a record of s3://\S+ has 200 bytes, and an Arrow array has 199 at most: read "
+    ):
+        read(topic)
+
+
+def test_avro_of_many_blocks_is_read() -> None:
+    """Some megabytes, a table for about each of them."""
+    topic = Topic(Layout(topics_dir="lake", format=AvroContainer(codec="null"), value_converter=TYPED))
+    topic.append(*[json.dumps({"n": n, "note": "x" * 50_000}).encode() for n in range(60)])
+    topic.land()
+    assert [(row["n"], len(row["note"])) for row in read(topic, FIELDS)] == [(n, 50_000) for n in range(60)]
 
 
 def test_an_object_that_is_gone_or_another_one_is_an_error_with_its_name() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -26,6 +27,7 @@ from airflow_provider_kafka_s3.config import (
 )
 from airflow_provider_kafka_s3.exceptions import ForeignObjectError
 from airflow_provider_kafka_s3.reading import envelope_datums, records
+from airflow_provider_kafka_s3.reading.envelope_batches import envelope_rows
 from airflow_provider_kafka_s3.reading.envelope_datums import envelopes_in_avro
 from airflow_provider_kafka_s3.reading.envelope_lines import ReadLines, parse_lines, read_lines
 from airflow_provider_kafka_s3.reading.envelopes import EnvelopeColumns
@@ -33,6 +35,7 @@ from airflow_provider_kafka_s3.reading.field_bytes import EnvelopedBytes
 from airflow_provider_kafka_s3.reading.lines import LineBlock, line_blocks
 from airflow_provider_kafka_s3.reading.record import Record
 from tests.unit.batch.simulated_topic import Topic
+from tests.unit.reading import landed_records
 from tests.unit.reading.test_records import Sent, land, layout_of, read
 
 JSON, TEXT, BYTES = JsonConverter(), StringConverter(), BytesConverter()
@@ -64,7 +67,13 @@ DOCUMENTS = st.sampled_from(
         *('{"key":null,"value":1' + TAIL, '{"headers":[{"key":"h","value":"aA=="}]}', "-0", "1e5", "{ }"),
     ]
 ).map(str.encode)
-HEADERS = st.just(()) | st.just((("h", b"v"),)) | st.just((("h", None), ("é", b"")))
+HEADERS = (
+    st.just(())
+    | st.just((("h", b"v"),))
+    | st.lists(
+        st.tuples(TEXTS.map(bytes.decode) | st.just(',"headers":['), st.none() | BINARY), min_size=1, max_size=5
+    ).map(tuple)
+)
 
 
 def sent_of(keys: Any, values: Any, *, headers: Any = HEADERS) -> Any:
@@ -119,7 +128,7 @@ def one_by_one(monkeypatch: pytest.MonkeyPatch) -> Callable[[Topic], list[Record
 
 @pytest.mark.parametrize("name", ENVELOPES)
 def test_records_are_those_that_are_read_one_by_one(name: str, one_by_one: Callable[[Topic], list[Record]]) -> None:
-    """And those of Kafka: nulls, empty values, escapes, some headers, any timestamps, and values like other records."""
+    """And those of Kafka: nulls, empty values, escapes, any headers and timestamps, and values like other records."""
     layout, strategy = ENVELOPES[name]
 
     @settings(max_examples=40)
@@ -158,6 +167,16 @@ def block_of(*lines: bytes) -> LineBlock:
     return block
 
 
+SOME_HEADERS = (
+    '{"key":"h","value":"aA=="}',
+    '{"key":"","value":null}',
+    '{"key":",\\"headers\\":[]","value":""}',
+    '{"key":",\\"headers\\":[","value":"aA=="}',
+    '{"key":"a\\\\","value":"aA=="}',
+    '{"key":"],[","value":null}',
+)
+
+
 def line(key: str = '"aw=="', value: str = '"YQ=="', headers: str = "[]", partition: Any = 0, **more: Any) -> bytes:
     """An envelope, as it is written."""
     offset, timestamp = more.get("offset", 7), more.get("timestamp", 1_700_000_000_000)
@@ -170,16 +189,19 @@ def line(key: str = '"aw=="', value: str = '"YQ=="', headers: str = "[]", partit
 def fields_of(found: ReadLines) -> list[Any]:
     """All fields of the lines, in their order."""
     c = found.columns
-    quick = zip(c.keys, c.values, [[]] * len(c), c.partitions.tolist(), c.offsets.tolist(), c.timestamps, strict=True)
+    headers = c.headers or [()] * len(c)
+    quick = zip(c.keys, c.values, headers, c.partitions.tolist(), c.offsets.tolist(), c.timestamps, strict=True)
     parsed = parse_lines(found.others)
     return [next(quick if has_form else parsed) for has_form in found.has_form.tolist()]
 
 
-def test_lines_without_headers_have_the_form_that_is_read_at_once() -> None:
-    """Whatever their keys and numbers are, as long as few numbers of digits are together."""
+def test_lines_have_the_form_that_is_read_at_once() -> None:
+    """Whatever their keys, headers and numbers are, as long as few numbers of digits are together."""
     lines = [line(offset=n, partition=n % 2 * 11) for n in range(990, 1010)]
     lines += [line("null", offset=n, timestamp="null") for n in range(20)]
     lines += [line(json.dumps("k" * n), json.dumps(TAIL), timestamp=-12) for n in range(80)]
+    lines += [line(headers=f"[{','.join([header] * n)}]") for header in SOME_HEADERS for n in (1, 2, 40)]
+    lines += [line(value=f'{{"a":1,"headers":[{header}]}}', headers=f"[{header}]") for header in SOME_HEADERS]
     found = read_lines(block_of(*lines))
     assert found.has_form.all()
     assert fields_of(found) == [*parse_lines(lines)]
@@ -188,8 +210,6 @@ def test_lines_without_headers_have_the_form_that_is_read_at_once() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        line(headers='[{"key":"h","value":"aA=="}]'),
-        line(headers='[{"key":",\\"headers\\":[]","value":null}]'),
         line('"a\\"b"'),
         line("1"),
         line(' "k"'),
@@ -198,7 +218,7 @@ def test_lines_without_headers_have_the_form_that_is_read_at_once() -> None:
         line(value="1\t"),
         line(offset=10**19),
         line().replace(b'"topic":"orders",', b""),
-        line().replace(b'"headers":[]', b'"headers":[ ]'),
+        line().replace(b'"headers":[]', b'"headers": []'),
         line() + b" ",
     ],
 )
@@ -220,6 +240,28 @@ def test_numbers_in_another_form_are_left_to_the_parser(wrong: str) -> None:
     assert not read_lines(block_of(line().replace(b'"offset":7', wrong.encode()))).has_form[0]
     lines = [line(offset=n) for n in range(10)] + [line().replace(b'"offset":7', wrong.encode())]
     assert read_lines(block_of(*lines)).has_form.tolist() == [True] * 10 + [False]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        "1",
+        '{"key":"h"}',
+        '{"key":"h","value":"a"}',
+        '{"key":1,"value":null}',
+        '{"key":"h","value":null}],[',
+        "],[",
+        "]",
+    ],
+)
+def test_headers_that_are_not_one_list_are_refused(headers: str) -> None:
+    """Also if the lists of two lines together have the right number."""
+    good = '{"key":"h","value":"aA=="}'
+    opened, closed = '{"key":"h', '","value":null}'
+    for wrong in ([headers], [good, headers], [headers, good], [headers, headers], [opened, closed], ["", headers]):
+        block = block_of(*(line(headers=f"[{one}]") for one in wrong))
+        with pytest.raises(ValueError):  # noqa: PT011 - any of them becomes a ForeignObjectError
+            read_lines(block)
 
 
 @pytest.mark.parametrize("value", ["1,2", '1,"x":2', "", "{", '"a', "1}", "nul", "[1", '"\\x"'])
@@ -245,6 +287,7 @@ def outcome(read_block: Callable[[LineBlock], Any], block: LineBlock) -> Any:
 def test_damaged_lines_are_refused_as_by_the_parser(converter: Converter) -> None:
     """A byte that is another one gives the same records, or the same refusal, in whatever line it is."""
     lines = [line('"YWJj"', '"YWJjZA=="', offset=n) for n in (8, 9, 10)] + [line("null", "null", timestamp="null")]
+    lines += [line(headers='[{"key":"h","value":"aA=="},{"key":"i","value":null}]', offset=11)]
     body = b"".join(one + b"\n" for one in lines)
     some = EnvelopedBytes(JsonLines(), converter)
 
@@ -273,31 +316,45 @@ def only_object(topic: Topic) -> bytes:
 
 
 @pytest.mark.parametrize("name", ["avro bytes", "avro string"])
-def test_datums_without_headers_are_read_at_once(name: str) -> None:
-    """With nulls, empty values, and numbers of any length."""
+def test_datums_are_read_at_once(name: str) -> None:
+    """With nulls, empty values, any headers, and numbers of any length."""
     values = [None, b"", b"v" * 63, b"v" * 64, b"v" * 9_000]
-    sent = [(values[n % 5], values[n % 3], (), (-1, 5, 2**50, -3)[n % 4]) for n in range(300)]
+    headers = [(), (("h", b"v"),), (("h", None), ("é", b"v" * 64), ("", b"")), (), (("h" * 70, b""),) * 64]
+    sent = [(values[n % 5], values[n % 3], headers[n % 5], (-1, 5, 2**50, -3)[n % 4]) for n in range(300)]
     topic = Topic(ENVELOPES[name][0])
-    for key, value, headers, timestamp in sent:
-        topic.kafka.append("orders", 0, value, timestamp, key=key, headers=headers)
+    for key, value, some, timestamp in sent:
+        topic.kafka.append("orders", 0, value, timestamp, key=key, headers=some)
     topic.land()
     found = [*envelopes_in_avro(io.BufferedReader(io.BytesIO(only_object(topic))), "orders")]
     assert all(isinstance(some, EnvelopeColumns) for some in found)
     assert sum(map(len, found)) == 300
 
 
-def test_datums_of_another_topic_or_with_headers_are_decoded() -> None:
-    """Where the topic is not found, or values have its bytes, too."""
+def test_rows_of_parquet_are_read_at_once() -> None:
+    """With nulls and any headers; parts of a column, too."""
+    headers: list[Any] = [(), (("h", b"v"),), (("h", None), ("é", b"v" * 64), ("", b""))]
+    sent: list[Sent] = [(b"k", b"v", headers[n % 3], n) for n in range(100)]
+    topic = landed_records.land(ENVELOPES["parquet bytes"][0], sent, records_per_slice=100)
+    (batch,) = pq.read_table(io.BytesIO(only_object(topic))).to_batches()
+    for start, length in ((0, 100), (0, 1), (1, 1), (31, 40), (50, 0)):
+        found = envelope_rows(batch.slice(start, length))
+        assert isinstance(found, EnvelopeColumns)
+        assert [*(found.headers or [()] * len(found))] == [some for _, _, some, _ in sent[start : start + length]]
+
+
+def test_datums_of_another_form_are_decoded() -> None:
+    """Where the topic is not found, values or headers have its bytes, or there are very many headers."""
     headers: Any = (("h", b"v"),)
     for records_, topic_name in (
         ([(b"k", b"v", (), 5)] * 3, "others"),
-        ([(b"k", b"v", headers, 5)] + [(b"k", b"v", (), 5)] * 3, "orders"),
+        ([(b"k", b"v", headers * 65, 5)] + [(b"k", b"v", (), 5)] * 3, "orders"),
+        ([(b"k", b"v", (("h", b"\0\x0corders"),), 5)] + [(b"k", b"v", (), 5)] * 3, "orders"),
         ([(b"k", b"\0\x0corders", (), 5)] * 3, "orders"),
     ):
         topic = land(ENVELOPES["avro bytes"][0], records_)
         found = [*envelopes_in_avro(io.BufferedReader(io.BytesIO(only_object(topic))), topic_name)]
         assert [type(some) for some in found] == [list]
-        assert [row[1] for row in found[0]] == [value for _, value, _, _ in records_]
+        assert [(row[1], row[2]) for row in found[0]] == [(value, some) for _, value, some, _ in records_]
 
 
 @pytest.mark.parametrize("length", [1, 63, 64, 249])
@@ -306,7 +363,7 @@ def test_a_topic_may_have_a_name_of_any_length(length: int) -> None:
     schema = {"type": "record", "fields": []}
     name = "t" * length
     form = envelope_datums._Form(schema, name)
-    encoded = form._no_headers
+    encoded = form._end_of_headers
     size = encoded[1] >> 1 if encoded[1] < 0x80 else (encoded[1] & 0x7F | encoded[2] << 7) >> 1
     assert size == length
     assert encoded.endswith(name.encode())
@@ -321,7 +378,8 @@ def test_an_object_with_one_other_byte_is_refused(name: str) -> None:
     value, key = (b'{"a":1}', b'"k"') if "documents" in name else (b"value", b"key")
     topic = Topic(ENVELOPES[name][0])
     for n in range(20):
-        topic.kafka.append("orders", 0, value, 1_700_000_000_000 + n, key=key, headers=())
+        headers = (("h", b"v"), ("i", None))[: n % 3]
+        topic.kafka.append("orders", 0, value, 1_700_000_000_000 + n, key=key, headers=headers)
     topic.land(limits=Limits(records_per_slice=100))
     ((object_key, body),) = topic.objects().items()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from airflow_provider_kafka_s3.batch.object_metadata import CONTENT_METADATA, CRC32_METADATA
 from airflow_provider_kafka_s3.config import (
     AvroContainer,
     BlockGzip,
@@ -161,6 +163,15 @@ def test_offsets_with_gaps_are_unknown_unless_they_are_kept() -> None:
         assert [(r.offset, r.value) for r in read(topic)] == list(zip(expected, [b"1", b"2", b"3", b"4"], strict=True))
 
 
+def test_offsets_of_blocks_with_thousands_of_gaps_are_known() -> None:
+    """The index has them in the form of runs."""
+    topic = Topic(layout_of(BlockGzip(lines=RawBytes(on_null="ignore"), block_size=40_000)), records_per_poll=5000)
+    topic.append(*(b"%d" % n if n % 7 in (0, 2, 3) else None for n in range(30_000)))
+    topic.land()
+    expected = [(n, b"%d" % n) for n in range(30_000) if n % 7 in (0, 2, 3)]
+    assert [(r.offset, r.value) for r in read(topic)] == expected
+
+
 def test_dead_letters_are_read_as_whole_records() -> None:
     """They keep everything."""
     topic = land(layout_of(JsonLines(), errors="dead_letter"), [(b"k", b"{", (("h", None),), 7), (b"k", b"{}", (), 8)])
@@ -185,6 +196,23 @@ def test_damaged_and_missing_objects_are_refused() -> None:
     with pytest.raises(MissingObjectError, match=r"orders\+0\+"):
         read(topic)
     DurableStore(topic.bucket, Retrier()).create(key, b"2\n")
+    with pytest.raises(ForeignObjectError, match="not those in the manifest"):
+        read(topic)
+
+
+def test_an_object_that_was_written_again_with_other_bytes_is_read() -> None:
+    """As by another version of a compressor: its metadata have their checksum, if they have the same records."""
+    topic = land(layout_of(JsonLines(compression="gzip"), content=Envelope()), [(b"k", b"1", (), 1)])
+    expected = read(topic)
+    ((key, body),) = topic.objects().items()
+    (entry,) = topic.pipeline.log.require_decision(1)[0].objects
+    other = body[:9] + bytes([body[9] ^ 1]) + body[10:]  # the system, in the header of gzip
+    metadata = {CONTENT_METADATA: entry.content, CRC32_METADATA: f"{zlib.crc32(other):08x}"}
+    topic.bucket.delete(key)
+    topic.bucket.put_new(key, other, metadata=metadata)
+    assert read(topic) == expected
+    topic.bucket.delete(key)
+    topic.bucket.put_new(key, other, metadata={**metadata, CONTENT_METADATA: "others"})
     with pytest.raises(ForeignObjectError, match="not those in the manifest"):
         read(topic)
 

@@ -1,4 +1,4 @@
-"""Landed records are found by their offset: in every format, with gaps, across objects and batches, by few requests."""
+"""Landed records are found by their offset: in every format, across objects and batches, by few requests."""
 
 from __future__ import annotations
 
@@ -9,16 +9,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.request import RunRequest
 from airflow_provider_kafka_s3.config import (
     AvroCodec,
     AvroContainer,
     BlockGzip,
-    ByField,
     CompressionName,
     Csv,
     Daily,
@@ -35,17 +31,10 @@ from airflow_provider_kafka_s3.config import (
     StringConverter,
     default_partitioner,
 )
-from airflow_provider_kafka_s3.exceptions import (
-    ConfigurationError,
-    DataLossError,
-    ForeignObjectError,
-    MissingObjectError,
-)
-from airflow_provider_kafka_s3.reading.seek import SoughtRecord, seek
-from airflow_provider_kafka_s3.retry import Retrier
-from airflow_provider_kafka_s3.storage.durable import DurableStore
-from airflow_provider_kafka_s3.testing.stores import FaultyStore
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, ForeignObjectError
+from airflow_provider_kafka_s3.reading.seek import seek
 from tests.unit.batch.simulated_topic import Topic
+from tests.unit.reading.sought_records import counted, layout_of, offsets, plain, topic_of
 
 SCHEMA = json.dumps(
     {
@@ -57,46 +46,9 @@ SCHEMA = json.dumps(
 TYPED = JsonConverter(schema=SCHEMA)
 
 
-def topic_of(layout: Layout, **more: Any) -> Topic:
-    """An empty topic of one partition."""
-    return Topic(layout, records_per_poll=more.pop("records_per_poll", 7), **more)
-
-
-def layout_of(record_format: Any, **more: Any) -> Layout:
-    """A layout of the tests."""
-    return Layout(topics_dir="lake", format=record_format, **more)
-
-
 def number(n: int) -> bytes:
     """A value."""
     return b'{"n":%d,"note":"x%d"}' % (n, n)
-
-
-def offsets(found: list[SoughtRecord]) -> list[int | None]:
-    """Offsets of found records."""
-    return [record.offset for record in found]
-
-
-def plain(record: SoughtRecord) -> dict[str, Any]:
-    """The line of a record, parsed."""
-    line: dict[str, Any] = json.loads(record.line())
-    return line
-
-
-def counted(topic: Topic) -> tuple[TopicLog, FaultyStore, list[int]]:
-    """A new process whose requests, and bytes of objects, are counted."""
-    store, sizes = FaultyStore(topic.bucket), [0]
-    get = store.get
-
-    def counting(key: str, **place: Any) -> Any:
-        stored = get(key, **place)
-        if stored is not None and "/_kafka_s3/" not in key:
-            sizes[0] += len(stored.body)
-        return stored
-
-    store.get = counting  # type: ignore[method-assign]
-    log = TopicLog(DurableStore(store, Retrier()), topics_dir="lake", pipeline="orders-to-lake", topic="orders")
-    return log, store, sizes
 
 
 COMPRESSIONS: tuple[CompressionName, ...] = ("none", "gzip", "zstd", "bzip2")
@@ -189,105 +141,6 @@ def test_batches_of_earlier_offsets_that_were_landed_later_are_found() -> None:
     for n in range(12):
         assert plain(seek(topic.pipeline.log, 0, n)[0])["value"] == n
     assert offsets(seek(topic.pipeline.log, 0, 0, records=12)) == [*range(12)]
-
-
-def test_offsets_without_a_record_are_passed_over() -> None:
-    """As by a consumer: markers of transactions and null values that were left out, with an index that has the gaps."""
-    topic = topic_of(layout_of(BlockGzip(lines=JsonLines(on_null="ignore"))))
-    topic.append(b"0", None, None, b"3", b"4", None, b"6")
-    topic.land()
-    assert offsets(seek(topic.pipeline.log, 0, 1)) == [3]
-    assert offsets(seek(topic.pipeline.log, 0, 0, records=9)) == [0, 3, 4, 6]
-    assert [plain(r)["value"] for r in seek(topic.pipeline.log, 0, 4, records=2)] == [4, 6]
-
-
-def test_the_end_of_a_batch_may_have_no_records() -> None:
-    """Nothing is found behind the last one, which is no error: the offset is landed."""
-    topic = topic_of(layout_of(JsonLines(on_null="ignore")))
-    topic.append(b"0", None)
-    topic.land()
-    assert seek(topic.pipeline.log, 0, 1) == []
-
-
-def test_what_is_not_known_is_an_error_and_the_whole_object_is_there_on_request() -> None:
-    """Lines keep no offsets: with gaps only the first and the last record of an object are known."""
-    topic = topic_of(layout_of(JsonLines(on_null="ignore")))
-    topic.append(b"0", None, b"2", b"3", None, b"5")
-    topic.land()
-    log = topic.pipeline.log
-    assert [plain(seek(log, 0, n)[0])["value"] for n in (0, 5)] == [0, 5]
-    with pytest.raises(ConfigurationError) as error:
-        seek(log, 0, 2)
-    assert (
-        "topic 'orders', partition 0: which record has offset 2 is not known. Its object has 4 records with offsets "
-        "from 0 to 5, so there are gaps between them, and its format keeps no offsets"
-    ) in str(error.value)
-    assert "use --whole-block (whole_block=True): s3://memory/lake/orders/partition=0/" in str(error.value)
-    found = seek(log, 0, 2, whole_block=True)
-    assert [(r["offset"], r["offset_between"], r["value"]) for r in map(plain, found)] == [
-        (None, [0, 6], value) for value in (0, 2, 3, 5)
-    ]
-    with pytest.raises(ConfigurationError, match="which record has offset 1 is not known"):
-        seek(log, 0, 0, records=2)
-
-
-def test_of_two_records_with_a_gap_both_are_known() -> None:
-    """They are the first and the last one of their object."""
-    topic = topic_of(layout_of(JsonLines(on_null="ignore")))
-    topic.append(b"0", None, b"2")
-    topic.land()
-    assert offsets(seek(topic.pipeline.log, 0, 0, records=5)) == [0, 2]
-
-
-def test_of_a_block_with_too_many_gaps_the_block_is_there_on_request() -> None:
-    """Not the whole object: the others are not read."""
-    topic = topic_of(layout_of(BlockGzip(lines=JsonLines(on_null="ignore"), block_size=7000)), records_per_poll=5000)
-    topic.append(*(b"%d" % n if n % 2 == 0 else None for n in range(6000)))
-    topic.land()
-    log, store, _ = counted(topic)
-    with pytest.raises(ConfigurationError, match=r"which record has offset 4 is not known\. Its block has 1,511"):
-        seek(log, 0, 4)
-    before = len(store.requests)
-    found = seek(log, 0, 4, whole_block=True)
-    assert [record.raw for record in found[:3]] == [b"0", b"2", b"4"]
-    assert {record.between for record in found} == {(0, 2 * len(found) - 1)}
-    assert len(found) < 2000
-    # The marker, the index and the block; plan and manifest do not change.
-    assert len(store.requests) - before == 3
-
-
-def test_records_of_several_objects_are_merged_by_their_offsets() -> None:
-    """A partitioner by field gives each object gaps, which its index has."""
-    topic = topic_of(layout_of(BlockGzip(block_size=60), partitioner=ByField(names=["k"])))
-    topic.append(*(b'{"k":%d,"n":%d}' % (n % 3, n) for n in range(40)))
-    topic.land()
-    found = seek(topic.pipeline.log, 0, 11, records=17)
-    assert [(r["offset"], r["value"]["n"]) for r in map(plain, found)] == [(n, n) for n in range(11, 28)]
-
-
-def test_candidates_of_several_objects_are_all_there_on_request() -> None:
-    """Which of them has the offset is not known either."""
-    topic = topic_of(layout_of(JsonLines(), partitioner=ByField(names=["k"])))
-    topic.append(*(b'{"k":%d,"n":%d}' % (n % 2, n) for n in range(10)))
-    topic.land()
-    with pytest.raises(ConfigurationError, match="which record has offset 5 is not known"):
-        seek(topic.pipeline.log, 0, 5)
-    found = seek(topic.pipeline.log, 0, 5, whole_block=True)
-    assert sorted(plain(r)["value"]["n"] for r in found) == list(range(10))
-    assert {r.between for r in found} == {(0, 9), (1, 10)}
-
-
-def test_an_object_without_gaps_is_believed_before_others_whose_offsets_overlap() -> None:
-    """Its offsets are in no other object, so those are read where it ends only."""
-    topic = topic_of(layout_of(JsonLines(), partitioner=ByField(names=["k"])))
-    folders = [0, 1, 2, 2, 2, 2, 0, 1, 0]
-    topic.append(*(b'{"k":%d,"n":%d}' % (k, n) for n, k in enumerate(folders)))
-    topic.land()
-    for n, count in ((2, 4), (3, 1), (5, 1)):
-        found = seek(topic.pipeline.log, 0, n, records=count)
-        assert [(r["offset"], r["value"]["n"]) for r in map(plain, found)] == [(o, o) for o in range(n, n + count)]
-    with pytest.raises(ConfigurationError, match="which record has offset 6 is not known"):
-        seek(topic.pipeline.log, 0, 5, records=2)
 
 
 @pytest.mark.parametrize("record_format", [JsonLines(on_null="write"), BlockGzip(lines=JsonLines(on_null="write"))])
@@ -397,41 +250,6 @@ def test_an_offset_that_is_not_landed_is_an_error(partition: int, offset: int) -
         seek(topic.pipeline.log, partition, offset)
 
 
-def test_a_missing_object_is_named_with_the_command_that_writes_it_again() -> None:
-    """The object of a committed batch, or its index."""
-    topic = topic_of(layout_of(BlockGzip()))
-    topic.append(b"0")
-    topic.land()
-    for key in topic.objects():
-        kept = topic.objects()[key]
-        topic.bucket.delete(key)
-        with pytest.raises(MissingObjectError, match=r"is gone\. Write it again.*verify.*--restore.*s3://memory/lake"):
-            seek(topic.pipeline.log, 0, 0)
-        topic.bucket.put_new(key, kept)
-
-
-def test_a_loss_that_was_accepted_is_named() -> None:
-    """Of a deleted object."""
-    topic = topic_of(layout_of(JsonLines()))
-    topic.append(b"0")
-    topic.land()
-    (key,) = topic.objects()
-    topic.bucket.delete(key)
-    topic.pipeline.accept_deleted(1, reason="test", operator="me")
-    with pytest.raises(DataLossError, match="an object of topic 'orders', batch 1 was accepted as lost"):
-        seek(topic.pipeline.log, 0, 0)
-
-
-def test_blocks_whose_index_was_accepted_as_lost_are_read_as_a_whole() -> None:
-    """Nothing of the records is lost with it."""
-    topic = topic_of(layout_of(BlockGzip(block_size=10)))
-    topic.append(*(b"%d" % n for n in range(30)))
-    topic.land()
-    topic.bucket.delete(next(key for key in topic.objects() if key.endswith(".index.json")))
-    topic.pipeline.accept_deleted(1, reason="test", operator="me")
-    assert [plain(r)["value"] for r in seek(topic.pipeline.log, 0, 11, records=3)] == [11, 12, 13]
-
-
 def test_objects_with_the_names_of_deviantart_are_read() -> None:
     """The key has no folder of the topic."""
     naming = DeviantArtNaming()
@@ -443,21 +261,6 @@ def test_objects_with_the_names_of_deviantart_are_read() -> None:
     assert (found.object, found.value) == ("lake/1970-01-01/orders-00000-000000000000.gz", "21")
 
 
-@pytest.mark.parametrize("change", ["index", "object", "size"])
-def test_damaged_objects_are_errors(change: str) -> None:
-    """Nothing is guessed from them."""
-    topic = topic_of(layout_of(BlockGzip(block_size=10)))
-    topic.append(*(b"%d" % n for n in range(30)))
-    topic.land()
-    key = next(k for k in topic.objects() if k.endswith(".index.json") == (change == "index"))
-    body = topic.objects()[key]
-    damaged = body[:20] + bytes([body[20] ^ 1]) + body[21:] if change != "size" else body[:25]
-    topic.bucket.delete(key)
-    topic.bucket.put_new(key, damaged)
-    with pytest.raises(ForeignObjectError, match="cannot be read: "):
-        seek(topic.pipeline.log, 0, 0)
-
-
 def test_values_that_hold_the_separator_are_an_error() -> None:
     """Their records cannot be told apart."""
     topic = topic_of(layout_of(RawBytes()))
@@ -465,20 +268,3 @@ def test_values_that_hold_the_separator_are_an_error() -> None:
     topic.land()
     with pytest.raises(ForeignObjectError, match="it has 3 parts for 2 records: values hold the separator"):
         seek(topic.pipeline.log, 0, 0)
-
-
-VALUES = st.lists(st.one_of(st.none(), st.integers(0, 10**30)), min_size=1, max_size=25)
-
-
-@given(values=VALUES, block_size=st.integers(1, 80), start=st.integers(0, 24), records=st.integers(1, 30))
-def test_any_part_of_a_topic_of_blocks_is_read_exactly(
-    values: list[int | None], block_size: int, start: int, records: int
-) -> None:
-    """Whatever is null and left out, and wherever blocks end."""
-    topic = topic_of(layout_of(BlockGzip(lines=JsonLines(on_null="ignore"), block_size=block_size)))
-    topic.append(*(None if value is None else b"%d" % value for value in values))
-    topic.land(limits=Limits(records_per_slice=10))
-    start %= len(values)
-    expected = [(n, b"%d" % value) for n, value in enumerate(values) if value is not None and n >= start][:records]
-    found = seek(topic.pipeline.log, 0, start, records=records)
-    assert [(record.offset, record.raw) for record in found] == expected
