@@ -16,7 +16,7 @@ from airflow_provider_kafka_s3.messages import count
 
 __all__ = ["add_replay_options", "replay"]
 
-_MISSING = ("key", "headers", "timestamp", "order", "bytes", "nulls", "lost")
+_MISSING = ("key", "headers", "timestamp", "order", "bytes", "nulls", "lost", "gaps")
 _WRITERS = ("confluent", "deviantart")
 
 

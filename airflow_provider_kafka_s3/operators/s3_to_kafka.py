@@ -45,7 +45,7 @@ class S3ToKafkaOperator(BaseOperator):
         key: only records with this key. (templated)
         generation: records landed after so many resets of the topic; None: the latest ones.
         without: what the objects do not keep and records may be sent without: ``"key"``, ``"headers"``,
-            ``"timestamp"``, ``"order"``, ``"bytes"``, ``"nulls"``, ``"lost"``.
+            ``"timestamp"``, ``"order"``, ``"bytes"``, ``"nulls"``, ``"lost"``, ``"gaps"``.
         same_topic: allow the topic that was landed as target: it then has the records twice.
         keeps_partitions: send to the same partition numbers; False: to that of the key's hash.
         records_per_second: of all partitions together, at most; None: no limit.
@@ -53,7 +53,7 @@ class S3ToKafkaOperator(BaseOperator):
             pipeline is where the documents of the replay are. None: the pipeline wrote them.
         folders: with ``written_by``: only objects in these folders, such as ``"year=2026/month=01"``. (templated)
         on_empty: without a record in the selection the task fails (``"fail"``), or is skipped (``"skip"``). Nothing is
-            recorded: a later try sends what has been landed by then.
+            recorded: a later try sends what has been landed by then. A topic that no run has begun to land is an error.
         kafka_conn_id: connection of type ``kafka`` to the cluster of the target.
         aws_conn_id: connection of type ``aws``; None: boto3's own chain of credentials.
 

@@ -20,8 +20,9 @@ from airflow_provider_kafka_s3.documents.marker import Marker
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, LogTamperedError
+from airflow_provider_kafka_s3.inspect.status import owned_topics
 from airflow_provider_kafka_s3.layout import keys
-from airflow_provider_kafka_s3.messages import few
+from airflow_provider_kafka_s3.messages import few, or_nearest
 from airflow_provider_kafka_s3.parallel import in_threads
 from airflow_provider_kafka_s3.reading.record_times import milliseconds, overlap
 from airflow_provider_kafka_s3.reading.snapshot_objects import SnapshotObject, snapshot_objects
@@ -71,12 +72,16 @@ class Snapshot:
             since: number of the batch behind which the snapshot begins; see :meth:`changes`.
 
         Raises:
-            ConfigurationError: a batch up to ``at`` is not complete yet, or ``since`` is above it.
+            ConfigurationError: the pipeline has not begun to land the topic: a name may be wrong; a batch up to ``at``
+                is not complete yet, or ``since`` is above it.
             MarkerMissingError: there is no marker, although batches exist.
         """
         found = log.read_marker()
-        if found is None and log.read_plan(1) is not None:
-            found = log.require_marker()
+        if found is None:
+            if log.read_plan(1) is not None:
+                found = log.require_marker()
+            else:
+                _require_begun(log)
         self.log = log
         self._marker = found[0] if found is not None else Marker(topic=log.topic, cluster_id="", topic_id="", start={})
         last = _contiguous(self._marker)
@@ -322,9 +327,28 @@ class Snapshot:
         """
         if generation > self._marker.generation:
             return NO_OFFSETS
-        lost = self._claimed(generation, self._marker.lost_in(generation))
-        if not lost or (low is None and high is None):
-            return lost
+        return self._in_window(generation, self._claimed(generation, self._marker.lost_in(generation)), low, high)
+
+    def missing_offsets(self, generation: int, low: int | None = None, high: int | None = None) -> Offsets:
+        """Offsets between landed ones that no batch has yet.
+
+        They lie between windows that were landed apart, or are of batches that were abandoned and will be landed again.
+
+        Args:
+            generation: of the topic.
+            low: lowest timestamp in milliseconds, as of :meth:`lost_offsets`.
+            high: end of the timestamps.
+        """
+        if generation > self._marker.generation:
+            return NO_OFFSETS
+        covered = self._claimed(generation, self._marker.covered_in(generation))
+        hull = Offsets({partition: [(ranges[0][0], ranges[-1][1])] for partition, ranges in covered.items()})
+        return self._in_window(generation, hull - covered, low, high)
+
+    def _in_window(self, generation: int, offsets: Offsets, low: int | None, high: int | None) -> Offsets:
+        """Those of the offsets whose records may have been in a window; objects around them have times."""
+        if not offsets or (low is None and high is None):
+            return offsets
 
         def around(batches: Iterable[IndexedBatch]) -> tuple[dict[int, int], dict[int, int]]:
             before: dict[int, int] = {}
@@ -349,7 +373,7 @@ class Snapshot:
                     for start, end in ranges
                     if end > before.get(partition, 0) and start < behind.get(partition, end)
                 ]
-                for partition, ranges in lost.items()
+                for partition, ranges in offsets.items()
             }
         )
 
@@ -452,6 +476,22 @@ class Snapshot:
         return dict(
             zip(numbers, in_threads(lambda b: self.log.amended_keys(b)[0], numbers, threads=_READERS), strict=True)
         )
+
+
+def _require_begun(log: TopicLog) -> None:
+    """Refuse a topic that no run has begun to land; one without records is empty."""
+    owned = owned_topics(log.store, topics_dir=log.topics_dir)
+    if (log.pipeline, log.topic) in owned:
+        return
+    names = sorted({pipeline for pipeline, _ in owned})
+    topics = [topic for pipeline, topic in owned if pipeline == log.pipeline]
+    what = f"pipeline {log.pipeline!r} has not begun to land topic {log.topic!r} below {log.store.url(log.topics_dir)}"
+    if topics:
+        there = or_nearest(log.topic, topics, f"it lands {few(topics)}")
+    else:
+        use = f"the pipelines there are {few(names)}" if names else "there is no pipeline: check bucket and topics_dir"
+        there = or_nearest(log.pipeline, names, use)
+    raise ConfigurationError(f"{what}. Nothing was read{there}")
 
 
 def _contiguous(marker: Marker) -> int:

@@ -14,7 +14,7 @@ import sys
 import threading
 
 from airflow_provider_kafka_s3.exceptions import KafkaS3Error, TerminalError, message_of
-from airflow_provider_kafka_s3.replay.job import ReplayJob, Watch, send
+from airflow_provider_kafka_s3.replay.job import ReplayJob, Watch, collect_seldom, send
 
 __all__ = ["main"]
 
@@ -32,6 +32,7 @@ def main() -> None:
             output.write(json.dumps([kind, content]).encode() + b"\n")
             output.flush()
 
+    collect_seldom()
     watch = Watch()
     threading.Thread(target=_end_with_parent, daemon=True).start()
     threading.Thread(target=watch.end_stalled, args=(job.stalled_after,), daemon=True).start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import logging
 import os
@@ -19,7 +20,7 @@ from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.reading.record import Records
 from airflow_provider_kafka_s3.replay.foreign import ForeignReplaySource
 from airflow_provider_kafka_s3.replay.request import ReplayRequest
-from airflow_provider_kafka_s3.replay.sender import send_partition
+from airflow_provider_kafka_s3.replay.sender import RECORDS_PER_TRANSACTION, send_partition
 from airflow_provider_kafka_s3.replay.source import ReplaySource
 from airflow_provider_kafka_s3.storage.bucket import open_bucket
 from airflow_provider_kafka_s3.storage.credentials import S3Credentials
@@ -27,7 +28,7 @@ from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.port import StoredObject
 from airflow_provider_kafka_s3.storage.s3 import S3Settings
 
-__all__ = ["Place", "Rate", "ReplayJob", "Watch", "WatchedStore", "ended", "send"]
+__all__ = ["Place", "Rate", "ReplayJob", "Watch", "WatchedStore", "collect_seldom", "ended", "send"]
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +36,8 @@ _THREADS: Final = 8
 """Partitions that are sent at the same time."""
 _PIECE_SECONDS: Final = 0.05
 """A sleep for each record would be too coarse, and one for all of a second would send them at once."""
+_OBJECTS: Final = 500_000
+"""Objects that are kept, such as the headers of records, before Python looks for cycles."""
 _REPORTED: Final = 100_000
 """Records between two lines of progress."""
 
@@ -91,6 +94,12 @@ class ReplayJob:
     stalled_after: float
 
 
+def collect_seldom() -> None:
+    """Let Python look for cycles of objects seldom: records have none, and are looked at again and again."""
+    gc.freeze()
+    gc.set_threshold(_OBJECTS)
+
+
 def ended(topic_log: TopicLog, plan: ReplayPlan) -> dict[int, int]:
     """Records sent per partition, of those that are complete."""
     found = {}
@@ -131,6 +140,8 @@ def send(
     bucket = WatchedStore(place.store(), watch)
     done = ended(place.log(bucket), plan)
     rate = Rate(request.records_per_second)
+    todo = [partition for partition in plan.numbers if partition not in done]
+    together = rate.most_together(min(len(todo), _THREADS))
 
     def one(partition: int) -> tuple[int, int]:
         topic_log = place.log(bucket)
@@ -159,12 +170,12 @@ def send(
             on_begin=lambda: _create(topic_log, begin_key, ReplayBegin(replay=plan.replay, partition=partition)),
             keeps_partition=request.keeps_partitions,
             keeps_timestamp="timestamp" not in request.without,
+            records_per_transaction=together,
         )
         _create(topic_log, end_key, ReplayEnd(replay=plan.replay, partition=partition, records=sent))
         on_progress(f"replay {plan.replay}: partition {partition} is complete: {sent:,} records")
         return partition, sent
 
-    todo = [partition for partition in plan.numbers if partition not in done]
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="replay") as pool:
         futures = [pool.submit(one, partition) for partition in todo]
     return done | dict(future.result() for future in futures)
@@ -216,6 +227,12 @@ class Rate:
         self._per_second = per_second
         self._next = time.monotonic()
         self._lock = threading.Lock()
+
+    def most_together(self, threads: int) -> int:
+        """Records of one transaction, which are sent at once: those of a second, if so many threads share the rate."""
+        if self._per_second is None:
+            return RECORDS_PER_TRANSACTION
+        return max(min(int(self._per_second / max(threads, 1)), RECORDS_PER_TRANSACTION), 1)
 
     def pieces(self, records: Records) -> Iterator[Records]:
         """The records, each piece when it may be sent."""

@@ -45,6 +45,8 @@ def plan_replay(log: TopicLog, request: ReplayRequest, target: TopicInfo) -> Rep
         found.add_batch(plan, decision, lost)
     found.add_lost_offsets(snapshot.lost_offsets(selection.generation, selection.low, selection.high))
     steps = {partition: found.steps(parts) for partition, parts in sorted(found.parts.items())}
+    if steps:
+        found.add_missing_offsets(selection.missing(snapshot))
     require_acknowledged(log, request, found.missing)
     if not steps:
         raise _nothing(request, snapshot, selection)
@@ -83,6 +85,13 @@ class _Selection:
 
     def batches(self, snapshot: Snapshot) -> list[int]:
         return snapshot.select_batches(self.low, self.high, self.offsets, self.partitions, generation=self.generation)
+
+    def missing(self, snapshot: Snapshot) -> Offsets:
+        """Offsets that no batch has: those that are selected by themselves, or lie between landed ones."""
+        if self.offsets is None:
+            return self.among(snapshot.missing_offsets(self.generation, self.low, self.high))
+        lost = snapshot.lost_offsets(self.generation)
+        return self.among(self.offsets - snapshot.landed_offsets(self.generation) - lost)
 
     def has(self, partition: int, start: int, end: int) -> bool:
         """Whether some of these offsets are selected."""
@@ -183,6 +192,14 @@ class _Found:
         if gone := self.selection.among(lost):
             more = f"; {self.missing['lost']}" if "lost" in self.missing else ""
             self.missing["lost"] = f"offsets {gone} were accepted as lost{more}"
+
+    def add_missing_offsets(self, missing: Offsets) -> None:
+        """Add offsets that may be landed later."""
+        if missing:
+            self.missing["gaps"] = (
+                f"offsets {missing} are in no complete batch. Land them first: a replay has what is landed when it is "
+                f"planned"
+            )
 
     def steps(self, parts: list[ReplayObject]) -> tuple[tuple[ReplayObject, ...], ...]:
         """Objects of a Kafka partition in the order of their offsets; those whose offsets interleave together."""

@@ -20,11 +20,11 @@ from airflow_provider_kafka_s3.reading.record_times import milliseconds
 
 __all__ = ["Missing", "ReplayRequest", "Writer", "new_plan", "require_acknowledged", "require_target"]
 
-Missing: TypeAlias = Literal["key", "headers", "timestamp", "order", "bytes", "nulls", "lost"]
+Missing: TypeAlias = Literal["key", "headers", "timestamp", "order", "bytes", "nulls", "lost", "gaps"]
 """What records may be sent without, if it is acknowledged: parts that the objects do not keep; ``order``: objects of
 several folders do not keep the order of a Kafka partition; ``bytes``: a sink has written JSON documents again, which
 are equal but for spaces and the form of numbers; ``nulls``: null values that were left out; ``lost``: offsets and
-objects that were accepted as lost."""
+objects that were accepted as lost; ``gaps``: offsets that are not landed yet."""
 Writer: TypeAlias = Literal["confluent", "deviantart"]
 """The sink that wrote the objects, instead of this package: Confluent's for S3, or DeviantArt's."""
 

@@ -280,6 +280,16 @@ def test_a_replay_is_what_it_was_when_it_was_planned(
     assert len(committed(kafka_broker, target, 0)) == 5
 
 
+def test_a_rate_is_that_of_what_is_sent(kafka_broker: KafkaBroker, s3_server: S3Server, names: tuple[str, str]) -> None:
+    """A transaction has the records of a second at most: its end has an offset, too."""
+    source, target = names
+    place = land_envelopes(kafka_broker, s3_server, source, 300)
+    assert send(kafka_broker, place, target, records_per_second=200.0).sent == {0: 150, 1: 150}
+    ends = KafkaSource({"bootstrap.servers": kafka_broker.bootstrap_servers}).ends(target, (0, 1), "read_uncommitted")
+    assert all(end >= 150 + 2 for end in ends.values()), ends
+    assert len(committed(kafka_broker, target, 0)) == 150
+
+
 SCRIPT = """
 import json, sys
 from airflow_provider_kafka_s3.kafka.source import KafkaSource

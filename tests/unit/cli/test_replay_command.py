@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
 from airflow_provider_kafka_s3.replay import run
-from airflow_provider_kafka_s3.replay.request import ReplayRequest
+from airflow_provider_kafka_s3.replay.request import Missing, ReplayRequest
 from tests.unit.cli.conftest import JSON, World
 
 
@@ -56,3 +58,10 @@ def test_a_key_that_is_not_clear_is_refused(
     output = world.on_topic("replay", "--to", "again", "--id", "a", *options)
     assert (output.code, requests) == (2, [])
     assert message in output.error
+
+
+def test_all_that_may_be_missing_can_be_accepted(world: World, requests: list[ReplayRequest]) -> None:
+    """Each by its own ``--without``."""
+    options = [option for name in get_args(Missing) for option in ("--without", name)]
+    assert world.on_topic("replay", "--to", "again", "--id", "a", *options).code == 0
+    assert requests[0].without == get_args(Missing)

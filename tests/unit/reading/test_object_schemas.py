@@ -240,6 +240,7 @@ def test_a_declared_schema_takes_a_request_for_each_layout(record_format: Format
 def test_what_has_no_types_is_refused() -> None:
     """CSV, no object at all, and lines beside columns."""
     topic = declared(Csv(), record(("n", "long")))
+    topic.land("nothing")
     with pytest.raises(ConfigurationError, match="no object is selected"):
         Snapshot(topic.pipeline.log).schema()
     topic.append(b'{"n": 1}')

@@ -141,6 +141,7 @@ def test_duckdb_reads_the_list_of_objects(tmp_path: Path) -> None:
 def test_what_is_no_parquet_is_refused() -> None:
     """With the object, or that there is none."""
     topic = Topic(Layout(topics_dir="lake", format=JsonLines()))
+    topic.land("nothing")
     with pytest.raises(ConfigurationError, match="no object is selected"):
         arrow_dataset(Snapshot(topic.pipeline.log))
     topic.append(b"{}")

@@ -250,14 +250,33 @@ def test_a_state_that_is_not_complete_is_refused(topic: Topic) -> None:
         Snapshot(log_of(topic), at=2).changes(3)
 
 
-def test_a_topic_without_a_run_is_empty_and_one_without_its_marker_is_an_error(topic: Topic) -> None:
+def test_a_topic_without_records_is_empty_and_one_without_its_marker_is_an_error(topic: Topic) -> None:
     """An absent marker never means that nothing was landed."""
-    empty = Snapshot(log_of(Topic(layout_of())))
+    nothing = Topic(layout_of())
+    nothing.land()
+    empty = Snapshot(log_of(nothing))
     assert (empty.batch, empty.records, empty.generation, empty.objects()) == (0, 0, 0, ())
     log = log_of(topic)
     topic.bucket.delete(keys.marker_key(log.prefix))
     with pytest.raises(MarkerMissingError):
         Snapshot(log)
+
+
+def test_a_topic_that_no_run_has_begun_to_land_is_refused(topic: Topic) -> None:
+    """It may be misspelt, so it is not taken for an empty one; the error has the names that are there."""
+    log = log_of(topic)
+    for name, pipeline, expected in (
+        ("order", log.pipeline, r"has not begun to land topic 'order' below s3://.*Nothing was read.*'orders'"),
+        ("clicks", log.pipeline, "it lands orders"),
+        ("orders", log.pipeline + "s", f"{log.pipeline!r}"),
+        ("orders", "other", f"the pipelines there are {log.pipeline}"),
+    ):
+        other = TopicLog(log.store, topics_dir=log.topics_dir, pipeline=pipeline, topic=name)
+        with pytest.raises(ConfigurationError, match=expected):
+            Snapshot(other)
+    elsewhere = TopicLog(log.store, topics_dir="elsewhere", pipeline=log.pipeline, topic="orders")
+    with pytest.raises(ConfigurationError, match="there is no pipeline: check bucket and topics_dir"):
+        Snapshot(elsewhere)
 
 
 class CountedStore(MemoryStore):

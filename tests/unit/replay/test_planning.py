@@ -26,6 +26,7 @@ from airflow_provider_kafka_s3.config import (
 from airflow_provider_kafka_s3.documents.manifest import Amend
 from airflow_provider_kafka_s3.documents.replay import ReplayPlan
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, DataLossError, NothingToReplayError
+from airflow_provider_kafka_s3.formats.block_offsets import BlockOffsets
 from airflow_provider_kafka_s3.reading.record import Record
 from airflow_provider_kafka_s3.replay.source import ReplaySource
 from tests.unit.batch.simulated_topic import Topic
@@ -121,6 +122,17 @@ def test_a_selection_without_records_is_refused_with_what_there_is(selection: di
     assert [info.key for info in topic.bucket.list("")] == before
 
 
+def test_a_topic_that_no_run_has_begun_to_land_is_no_empty_selection() -> None:
+    """A name may be wrong, so a task that skips without records fails."""
+    topic = envelopes()
+    with pytest.raises(ConfigurationError, match="has not begun to land topic 'orders'") as caught:
+        planned(topic)
+    assert not isinstance(caught.value, NothingToReplayError)
+    topic.land("nothing")
+    with pytest.raises(NothingToReplayError):
+        planned(topic)
+
+
 def test_null_values_that_were_left_out_are_named() -> None:
     """Of the selected slices; sent are the others if that is accepted."""
     layout = layout_of(
@@ -182,6 +194,68 @@ def test_offsets_that_were_lost_outside_of_a_window_of_times_are_not_named() -> 
         planned(topic, since=time(3))
 
 
+def land_offsets(topic: Topic, *ranges: tuple[int, int]) -> None:
+    """Land these offsets, each range by a run."""
+    for bounds in ranges:
+        topic.pipeline.land(
+            RunRequest(run=f"{bounds}", offsets="data_interval", layout=topic.layout, starting=None, window={0: bounds})
+        )
+
+
+def landed_apart() -> Topic:
+    """Offsets 0 to 3, and 8 to 9, are landed, by two batches each; there are others."""
+    topic = envelopes()
+    numbered(topic, 12)
+    land_offsets(topic, (8, 9), (9, 10), (0, 2), (2, 4))
+    return topic
+
+
+@pytest.mark.usefixtures("_in_memory")
+def test_offsets_that_are_not_landed_yet_are_named() -> None:
+    """Those between landed ones, and those that are selected; they are landed later, and sent by another id."""
+    topic = landed_apart()
+    with pytest.raises(ConfigurationError, match=r"gaps: offsets 0: \[4, 8\) are in no complete batch.*without gaps"):
+        planned(topic)
+    assert offsets_of(replayed(topic, without=("gaps",))) == {0: [0, 1, 2, 3, 8, 9]}
+    for offsets, missing in (((2, 6), r"\[4, 6\)"), ((9, 12), r"\[10, 12\)"), ((1, 11), r"\[4, 8\) \[10, 11\)")):
+        with pytest.raises(ConfigurationError, match=rf"gaps: offsets 0: {missing} are"):
+            planned(topic, offsets={0: offsets})
+    assert offsets_of(replayed(topic, offsets={0: (2, 4)})) == {0: [2, 3]}
+    assert offsets_of(replayed(topic, offsets={0: (9, 12)}, without=("gaps",))) == {0: [9]}
+    with pytest.raises(NothingToReplayError, match=r"offsets of generation 0: 0: \[0, 4\) \[8, 10\)"):
+        planned(topic, offsets={0: (4, 8)})
+    land_offsets(topic, (4, 8))
+    assert offsets_of(replayed(topic)) == {0: [*range(10)]}
+
+
+@pytest.mark.usefixtures("_in_memory")
+def test_offsets_that_are_not_landed_are_named_in_windows_that_they_may_be_in() -> None:
+    """By the times of the objects around them."""
+    topic = landed_apart()
+    for since, until in ((0, 2), (9, 20), (9, 10)):
+        assert planned(topic, since=time(since), until=time(until)).partitions
+    for since, until in ((0, 9), (3, 20), (2, 4), (8, 9)):
+        with pytest.raises(ConfigurationError, match=r"gaps: offsets 0: \[4, 8\)"):
+            planned(topic, since=time(since), until=time(until))
+
+
+@pytest.mark.usefixtures("_in_memory")
+def test_offsets_of_a_batch_that_is_planned_again_are_named() -> None:
+    """Until they are landed."""
+    topic = envelopes()
+    numbered(topic, 4)
+    topic.land("a")
+    numbered(topic, 4, 4)
+    topic.pipeline.run(topic.request("b")).advance()
+    numbered(topic, 4, 8)
+    topic.pipeline.abandon(2, release="debt", reason="test", operator="test")
+    land_offsets(topic, (8, 12))
+    with pytest.raises(ConfigurationError, match=r"gaps: offsets 0: \[4, 8\)"):
+        planned(topic)
+    topic.land("d")
+    assert offsets_of(replayed(topic)) == {0: [*range(12)]}
+
+
 def test_what_some_records_have_otherwise_is_a_note_of_the_plan() -> None:
     """It need not be accepted, and is shown."""
     topic = Topic(layout_of(JsonLines(), content=Envelope(), value_converter=JsonConverter()))
@@ -194,20 +268,27 @@ def test_what_some_records_have_otherwise_is_a_note_of_the_plan() -> None:
 BLOCKS = BlockGzip(lines=JsonLines())
 
 
-def test_the_order_of_blocks_is_named_before_anything_is_sent_unless_their_index_has_it() -> None:
-    """Indices have no ranges of blocks with too many gaps."""
+def test_the_order_of_blocks_is_named_before_anything_is_sent_unless_their_index_has_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Indices of earlier versions have no ranges of blocks with thousands of gaps."""
     layout = layout_of(BLOCKS, partitioner=ByField(names=("f",)), value_converter=JsonConverter())
-    few, many = Topic(layout), Topic(layout)
+    few, many, earlier = Topic(layout), Topic(layout), Topic(layout)
     numbered(few, 100)
-    numbered(many, 50)
-    many.land("a")
-    numbered(many, 5_000, 50)
-    for topic in (few, many):
-        topic.land("b")
+    few.land()
+    for topic in (many, earlier):
+        numbered(topic, 50)
+        topic.land("a")
+        numbered(topic, 5_000, 50)
+    many.land("b")
+    with monkeypatch.context() as patch:
+        patch.setattr(BlockOffsets, "found", lambda self: (None, None))
+        earlier.land("b")
     assert offsets_of(replayed(few, without=VALUES)) == {0: [*range(100)]}
+    assert offsets_of(replayed(many, without=VALUES)) == {0: [*range(5_050)]}
     with pytest.raises(ConfigurationError, match=r"order: objects of several folders have offsets in turn.*f=[01]/"):
-        planned(many, without=VALUES)
-    assert len(replayed(many, without=(*VALUES, "order"))[0]) == 5_050
+        planned(earlier, without=VALUES)
+    assert len(replayed(earlier, without=(*VALUES, "order"))[0]) == 5_050
 
 
 def test_the_order_of_null_values_beside_blocks_is_named_before_anything_is_sent() -> None:

@@ -152,6 +152,15 @@ def test_records_are_sent_in_pieces_at_their_rate(monkeypatch: pytest.MonkeyPatc
     assert [len(piece) for piece in Rate(0.5).pieces(records(3))] == [1, 1, 1]
 
 
+@pytest.mark.parametrize(
+    ("per_second", "threads", "most"),
+    [(None, 8, 10_000), (100.0, 1, 100), (100.0, 8, 12), (0.5, 2, 1), (1e9, 8, 10_000), (5_000.0, 0, 5_000)],
+)
+def test_transactions_have_the_records_of_a_second_at_most(per_second: float | None, threads: int, most: int) -> None:
+    """So that those of all partitions together do not exceed the rate by more, whenever they are sent."""
+    assert Rate(per_second).most_together(threads) == most
+
+
 def test_keys_and_headers_count_as_bytes_of_a_transaction() -> None:
     """Values may be the smallest part."""
     large = [Record(0, n, None, b"k" * 500_000, None, (("h", b"x" * 500_000),)) for n in range(100)]
