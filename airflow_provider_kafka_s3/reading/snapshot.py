@@ -400,8 +400,20 @@ class Snapshot:
 
     @property
     def records(self) -> int:
-        """Records of all batches; dead letters, and null values that were left out, are not among them."""
+        """Records of all batches; dead letters, and null values that were left out, are not among them.
+
+        Those of :meth:`objects` are less by :attr:`tombstones`.
+        """
         return self._batches.totals.records
+
+    @property
+    def tombstones(self) -> int:
+        """Records of all batches whose null value is in no object, but their key or headers are.
+
+        Objects of values and null values beside them (``SiblingObjects`` with ``on_null="write"``) are different ones:
+        :func:`~airflow_provider_kafka_s3.reading.records.read_records` gives the records of both.
+        """
+        return self._batches.totals.tombstones
 
     @property
     def dead_letters(self) -> int:

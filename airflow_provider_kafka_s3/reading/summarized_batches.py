@@ -72,6 +72,7 @@ class _Block:
         last: highest number of a batch.
         records: of all batches.
         dead_letters: of all batches.
+        tombstones: of all batches: null values that have no object of values.
         generations: of all batches.
     """
 
@@ -79,6 +80,7 @@ class _Block:
     last: int
     records: int = 0
     dead_letters: int = 0
+    tombstones: int = 0
     generations: set[int] = field(default_factory=set)
     _times: tuple[int, int] | None = (2**63, -1)
     # The lowest and the highest offset, by generation, first and last Kafka partition.
@@ -91,6 +93,7 @@ class _Block:
             return
         self.records += batch.records
         self.dead_letters += batch.dead_letters
+        self.tombstones += batch.tombstones
         self.generations.add(batch.generation)
         if not batch.has_times:
             self._times = None
@@ -170,11 +173,13 @@ class Totals(NamedTuple):
     Attributes:
         records: of all batches.
         dead_letters: of all batches.
+        tombstones: of all batches: null values that have no object of values.
         generations: that committed batches have records of.
     """
 
     records: int
     dead_letters: int
+    tombstones: int
     generations: frozenset[int]
 
 
@@ -307,6 +312,7 @@ class SummarizedBatches:
         return Totals(
             sum(block.records for block in self._blocks),
             sum(block.dead_letters for block in self._blocks),
+            sum(block.tombstones for block in self._blocks),
             frozenset(generation for block in self._blocks for generation in block.generations),
         )
 

@@ -30,6 +30,7 @@ from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, LogTamperedError, MarkerMissingError
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.reading import Snapshot
+from airflow_provider_kafka_s3.reading.records import read_records, record_objects
 from airflow_provider_kafka_s3.reading.snapshot_objects import SnapshotObject
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage.durable import DurableStore
@@ -223,6 +224,20 @@ def test_objects_beside_others_and_dead_letters_are_not_data() -> None:
         ".keys": "orders-00000-000000000000.keys.json",
     }
     assert (one.folders, snapshot.records, snapshot.dead_letters) == ("2026-01-02", 1, 1)
+
+
+def test_null_values_without_an_object_of_values_are_counted() -> None:
+    """What consumers of values read, and these, are all records."""
+    topic = Topic(layout_of(JsonLines(on_null="write"), content=SiblingObjects(keys=JsonLines())))
+    topic.append(b'{"n": 0}', None, b'{"n": 2}', None, None, key=b'"k"', timestamp=START)
+    topic.land()
+    log = log_of(topic)
+    snapshot = Snapshot(log)
+    assert (snapshot.records, snapshot.tombstones, numbers_of(topic, snapshot.objects())) == (5, 3, [0, 2])
+    (plan, _), (decision, _) = log.require_plan(1), log.require_decision(1)
+    objects = record_objects(log, plan, decision)
+    found = [record for one in objects for some in read_records(log, plan, decision, one) for record in some]
+    assert sorted(record.value is None for record in found) == [False] * 2 + [True] * 3
 
 
 def test_a_topic_that_was_created_again_has_the_objects_of_all_its_generations(topic: Topic) -> None:
