@@ -1,9 +1,11 @@
 """Land the records of an hour, then aggregate exactly these with Spark.
 
 The XCom of the first task has the numbers of its batches. The second one reads only these, so a rerun has the same
-result, whatever other runs land at the same time, and also while a batch of an earlier run is still open. Runs in the
-order of their hours count each record once. A run before which an hour had none lands that hour as well; a later run of
-the hour then reads the same batch, whose ``landed_here`` is false.
+result, whatever other runs land at the same time, and also while a batch of an earlier run is still open.
+
+The totals are those of each batch. If hours run out of order, a run lands the hours before it as well, and a later run
+reads the same batch again: with the same totals under the same number. So store them by this number, and the sum over
+all numbers has each record once.
 
 The second task needs pyspark and Java on the worker, and credentials for the bucket that boto3 finds.
 """
@@ -24,8 +26,8 @@ BUCKET = os.environ.get("KAFKA_TO_S3_BUCKET", "lake")
 
 
 @task
-def total_by_shop(landed: dict[str, Any]) -> dict[str, int]:
-    """The sum of the amounts of each shop, over the records of these batches."""
+def total_by_shop(landed: dict[str, Any]) -> dict[str, dict[str, int]]:
+    """The sum of the amounts of each shop, by the number of the batch."""
     from pyspark.sql import SparkSession
 
     from airflow_provider_kafka_s3.reading.data_source import KafkaS3DataSource
@@ -37,10 +39,12 @@ def total_by_shop(landed: dict[str, Any]) -> dict[str, int]:
     spark = SparkSession.builder.master("local[2]").appName("total_by_shop").getOrCreate()
     try:
         spark.dataSource.register(KafkaS3DataSource)
-        sales = spark.read.format("kafka_s3").options(**options).schema("shop string, amount long").load()
-        return {
-            row.shop: row.total for row in sales.groupBy("shop").agg({"amount": "sum"}).toDF("shop", "total").collect()
-        }
+        sales = spark.read.format("kafka_s3").options(**options)
+        amounts = sales.schema("_kafka_batch long, shop string, amount long").load()
+        found: dict[str, dict[str, int]] = {}
+        for batch, shop, total in amounts.groupBy("_kafka_batch", "shop").sum("amount").collect():
+            found.setdefault(str(batch), {})[shop] = total
+        return found
     finally:
         spark.stop()
 
