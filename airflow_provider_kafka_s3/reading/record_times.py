@@ -7,7 +7,7 @@ from typing import Final
 
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 
-__all__ = ["milliseconds", "overlap"]
+__all__ = ["milliseconds", "overlap", "window"]
 
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MILLISECOND: Final = dt.timedelta(milliseconds=1)
@@ -27,6 +27,18 @@ def milliseconds(name: str, time: dt.datetime | None) -> int | None:
         raise ConfigurationError(f"{name}={time!r} has no time zone; give it one, such as datetime.timezone.utc")
     # Without floating-point numbers, by which some times would be one millisecond less.
     return -((_EPOCH - time) // _MILLISECOND)
+
+
+def window(since: dt.datetime | None, until: dt.datetime | None) -> tuple[int | None, int | None]:
+    """The bounds of a window in milliseconds since the epoch, see :func:`milliseconds`.
+
+    Raises:
+        ConfigurationError: one has no time zone, or no time is in the window.
+    """
+    low, high = milliseconds("since", since), milliseconds("until", until)
+    if low is not None and high is not None and low >= high:
+        raise ConfigurationError(f"no time is at {since} or later and before {until}: since, until")
+    return low, high
 
 
 def overlap(times: tuple[int, int], low: int | None, high: int | None) -> bool:

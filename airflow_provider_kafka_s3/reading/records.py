@@ -56,6 +56,7 @@ from airflow_provider_kafka_s3.reading.field_bytes import EnvelopedBytes, Ignore
 from airflow_provider_kafka_s3.reading.lines import LineBlock, expanded, line_blocks, lines_of
 from airflow_provider_kafka_s3.reading.record import Record, Records
 from airflow_provider_kafka_s3.reading.remote_file import REQUEST, RemoteFile
+from airflow_provider_kafka_s3.reading.rows import AMBIGUOUS
 
 __all__ = [
     "KeptParts",
@@ -387,21 +388,25 @@ class _Object:
 
         They are bytes of lines, or Python values; envelopes may be blocks of lines, or columns.
         """
-        if isinstance(record_format(settings), RawBytes):
+        lines = record_format(settings)
+        if isinstance(lines, RawBytes):
             # A value may hold the separator. Then there are more rows than records, which only the end shows.
-            self._require_count(entry, sum(map(len, self._all_rows(entry, settings))))
+            self._require_count(entry, lines, sum(map(len, self._all_rows(entry, settings))))
         number = 0
         for rows in self._all_rows(entry, settings, enveloped=enveloped):
             number += len(rows)
             if number > entry.records:
-                self._require_count(entry, number)
+                self._require_count(entry, lines, number)
             yield rows
-        self._require_count(entry, number)
+        self._require_count(entry, lines, number)
 
-    def _require_count(self, entry: ObjectEntry, number: int) -> None:
+    def _require_count(self, entry: ObjectEntry, lines: Format, number: int) -> None:
         if number != entry.records:
             more = "more" if number > entry.records else f"{number:,}"
-            raise self._objects.unreadable(entry, f"it has {more} rows for {entry.records:,} records")
+            why = f"it has {more} rows for {entry.records:,} records"
+            if isinstance(lines, RawBytes) and number > entry.records:
+                why += f": {AMBIGUOUS}"
+            raise self._objects.unreadable(entry, why)
 
     def _all_rows(self, entry: ObjectEntry, settings: Format, *, enveloped: bool = False) -> Iterator[Any]:
         file = RemoteFile(functools.partial(self._objects.get, entry), entry.size, self._request)

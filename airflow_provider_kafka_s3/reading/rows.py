@@ -35,10 +35,16 @@ from airflow_provider_kafka_s3.config import (
 )
 from airflow_provider_kafka_s3.reading.avro_file import datums
 
-__all__ = ["Json", "Row", "Unreadable", "as_text", "rows_of", "uncompressed"]
+__all__ = ["AMBIGUOUS", "Json", "Row", "Unreadable", "as_text", "rows_of", "uncompressed"]
 
 Json: TypeAlias = "msgspec.Raw | dict[str, Any] | list[Any] | str | int | float | bool | None"
 """A JSON value; a document that is written as it was is raw."""
+
+AMBIGUOUS: Final = (
+    "values hold the separator, so its records cannot be told apart. Land the topic with a separator of RawBytes that "
+    "no value has, or in another format"
+)
+"""Why an object of raw bytes may have more rows than records, and what to do."""
 
 _CSV_LINE: Final = re.compile(rb'(?:[^"\n]|"(?:[^"]|"")*")*\n')
 
@@ -141,7 +147,7 @@ def _split(body: bytes, separator: bytes, count: int) -> list[bytes]:
     if values.pop():
         raise Unreadable("it does not end with its separator")
     if len(values) != count:
-        raise Unreadable(f"it has {len(values):,} parts for {count:,} records: values hold the separator")
+        raise Unreadable(f"it has {len(values):,} parts for {count:,} records: {AMBIGUOUS}")
     return values
 
 

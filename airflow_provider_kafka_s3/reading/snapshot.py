@@ -24,7 +24,7 @@ from airflow_provider_kafka_s3.inspect.status import owned_topics
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.messages import few, or_nearest
 from airflow_provider_kafka_s3.parallel import in_threads
-from airflow_provider_kafka_s3.reading.record_times import milliseconds, overlap
+from airflow_provider_kafka_s3.reading.record_times import overlap, window
 from airflow_provider_kafka_s3.reading.snapshot_objects import SnapshotObject, snapshot_objects
 from airflow_provider_kafka_s3.reading.summarized_batches import BatchSelection, SummarizedBatches, checksums_of
 from airflow_provider_kafka_s3.storage.bucket import open_bucket
@@ -208,10 +208,11 @@ class Snapshot:
                 None: all of the snapshot.
 
         Raises:
-            ConfigurationError: a time has no time zone, or a batch of ``batches`` is not complete.
+            ConfigurationError: a time has no time zone, no time is in the window, or a batch of ``batches`` is not
+                complete.
             ControlError: a document of the log is gone or cannot be trusted.
         """
-        low, high = milliseconds("since", since), milliseconds("until", until)
+        low, high = window(since, until)
         wanted = None if offsets is None else Offsets({p: [bounds] for p, bounds in offsets.items()})
         if wanted is not None and generation is None:
             generation = self.generation

@@ -17,7 +17,7 @@ from airflow_provider_kafka_s3.exceptions import ConfigurationError, NothingToRe
 from airflow_provider_kafka_s3.kafka.offsets import TopicInfo
 from airflow_provider_kafka_s3.messages import count
 from airflow_provider_kafka_s3.reading.committed_objects import CommittedObjects
-from airflow_provider_kafka_s3.reading.record_times import milliseconds, overlap
+from airflow_provider_kafka_s3.reading.record_times import overlap, window
 from airflow_provider_kafka_s3.reading.records import keeps_offsets, kept_parts
 from airflow_provider_kafka_s3.reading.snapshot import Snapshot
 from airflow_provider_kafka_s3.replay.request import ReplayRequest, new_plan, require_acknowledged
@@ -74,11 +74,11 @@ class _Selection:
 
     @classmethod
     def of(cls, request: ReplayRequest, snapshot: Snapshot) -> _Selection:
-        wanted = request.offsets
+        wanted, (low, high) = request.offsets, window(request.since, request.until)
         return cls(
             generation=snapshot.generation if request.generation is None else request.generation,
-            low=milliseconds("since", request.since),
-            high=milliseconds("until", request.until),
+            low=low,
+            high=high,
             offsets=None if wanted is None else Offsets({p: [bounds] for p, bounds in wanted.items()}),
             partitions=None if request.partitions is None else frozenset(request.partitions),
         )

@@ -16,7 +16,7 @@ from airflow_provider_kafka_s3.exceptions import ConfigurationError, DataLossErr
 from airflow_provider_kafka_s3.kafka.offsets import TopicInfo
 from airflow_provider_kafka_s3.layout.keys import validate_replay, validate_topic
 from airflow_provider_kafka_s3.messages import few
-from airflow_provider_kafka_s3.reading.record_times import milliseconds
+from airflow_provider_kafka_s3.reading.record_times import window
 
 __all__ = ["Missing", "ReplayRequest", "Writer", "new_plan", "require_acknowledged", "require_target"]
 
@@ -85,9 +85,7 @@ class ReplayRequest:
             )
         if self.records_per_second is not None and not 0 < self.records_per_second < math.inf:
             raise ConfigurationError(f"records_per_second={self.records_per_second} must be a number above 0, or None")
-        low, high = milliseconds("since", self.since), milliseconds("until", self.until)
-        if low is not None and high is not None and low >= high:
-            raise ConfigurationError(f"no time is at {self.since} or later and before {self.until}: since, until")
+        window(self.since, self.until)
         for partition, (start, end) in (self.offsets or {}).items():
             if not (0 <= partition <= MAX_PARTITION and 0 <= start < end):
                 raise ConfigurationError(f"offsets: {partition}: [{start}, {end}) is no range of offsets")
@@ -95,9 +93,10 @@ class ReplayRequest:
     @property
     def settings(self) -> dict[str, str]:
         """What decides which records are sent, and how; for the plan."""
+        low, high = window(self.since, self.until)
         return {
-            "since": str(milliseconds("since", self.since)),
-            "until": str(milliseconds("until", self.until)),
+            "since": str(low),
+            "until": str(high),
             "offsets": str(sorted((self.offsets or {}).items())),
             "partitions": str(sorted(self.partitions) if self.partitions is not None else None),
             "key": self.key.hex() if self.key is not None else "None",

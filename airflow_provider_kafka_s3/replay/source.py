@@ -13,7 +13,7 @@ from airflow_provider_kafka_s3.exceptions import ControlError, DataLossError
 from airflow_provider_kafka_s3.messages import count
 from airflow_provider_kafka_s3.reading.committed_objects import CommittedObjects
 from airflow_provider_kafka_s3.reading.record import Record, Records
-from airflow_provider_kafka_s3.reading.record_times import milliseconds, overlap
+from airflow_provider_kafka_s3.reading.record_times import overlap, window
 from airflow_provider_kafka_s3.reading.records import read_object
 from airflow_provider_kafka_s3.reading.remote_file import REQUEST
 from airflow_provider_kafka_s3.replay.merge import merged, most_at_once, offset_of
@@ -67,8 +67,7 @@ class ReplaySource:
         self._committed: dict[int, CommittedObjects] = {}
         self._request = request
         self._plan = plan
-        self._low = milliseconds("since", request.since)
-        self._high = milliseconds("until", request.until)
+        self._low, self._high = window(request.since, request.until)
         self._wanted = None if request.offsets is None else Offsets({p: [ab] for p, ab in request.offsets.items()})
         self._is_filtered = not (self._low is self._high is None and request.key is None and request.offsets is None)
 

@@ -184,7 +184,7 @@ def test_a_value_with_the_separator_is_refused_before_a_record_is_read() -> None
     log = topic.pipeline.log
     plan, decision = log.require_plan(1)[0], log.require_decision(1)[0]
     (entry,) = record_objects(log, plan, decision)
-    with pytest.raises(ForeignObjectError, match="more rows for 2 records"):
+    with pytest.raises(ForeignObjectError, match="more rows for 2 records: values hold the separator"):
         next(read_records(log, plan, decision, entry))
 
 

@@ -172,6 +172,9 @@ def test_a_window_selects_objects_by_the_times_of_their_records(topic: Topic) ->
     assert numbers_of(topic, snapshot.objects(since=DAY + 5 * hour)) == [5]
     with pytest.raises(ConfigurationError, match=r"since=.* has no time zone"):
         snapshot.objects(since=dt.datetime(2026, 1, 2))  # noqa: DTZ001 - it is refused
+    for until in (DAY, DAY - hour):
+        with pytest.raises(ConfigurationError, match=r"no time is at .* or later and before"):
+            snapshot.objects(since=DAY, until=until)
 
 
 def test_offsets_partitions_and_folders_select_objects() -> None:
