@@ -42,7 +42,7 @@ class S3ToKafkaOperator(BaseOperator):
         until: records before this time. (templated)
         offsets: ranges ``(start, end)`` per Kafka partition, the end excluded.
         partitions: only these Kafka partitions.
-        key: only records with this key. (templated)
+        key: only records with this key: a text, which is UTF-8 in Kafka, or any bytes. (templated)
         generation: records landed after so many resets of the topic; None: the latest ones.
         without: what the objects do not keep and records may be sent without: ``"key"``, ``"headers"``,
             ``"timestamp"``, ``"order"``, ``"bytes"``, ``"nulls"``, ``"lost"``, ``"gaps"``.
@@ -94,7 +94,7 @@ class S3ToKafkaOperator(BaseOperator):
         until: dt.datetime | str | None = None,
         offsets: Mapping[int, tuple[int, int]] | None = None,
         partitions: Sequence[int] | None = None,
-        key: str | None = None,
+        key: str | bytes | None = None,
         generation: int | None = None,
         without: Sequence[str] = (),
         same_topic: bool = False,
@@ -194,7 +194,7 @@ class S3ToKafkaOperator(BaseOperator):
             until=_time("until", self.until),
             offsets=None if self.offsets is None else {p: (a, b) for p, (a, b) in self.offsets.items()},
             partitions=None if self.partitions is None else tuple(self.partitions),
-            key=None if self.key is None else self.key.encode(),
+            key=self.key.encode() if isinstance(self.key, str) else self.key,
             generation=self.generation,
             without=cast("tuple[Missing, ...]", tuple(self.without)),  # the request refuses others
             same_topic=self.same_topic,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from types import SimpleNamespace
 from typing import Any, Literal
 
 import pytest
 from airflow.providers.common.compat.sdk import (  # noqa: TID253 - the task raises them
+    DAG,
     AirflowException,
     AirflowFailException,
     AirflowSkipException,
@@ -20,6 +22,11 @@ from airflow_provider_kafka_s3.replay import run
 from airflow_provider_kafka_s3.replay.process import ReplayProcess
 from airflow_provider_kafka_s3.storage.s3 import S3Settings
 from tests.unit.replay.test_process import job
+
+try:
+    from airflow.serialization.serialized_objects import DagSerialization
+except ImportError:  # Airflow 2
+    from airflow.serialization.serialized_objects import SerializedDAG as DagSerialization
 
 REQUIRED = {"task_id": "replay", "bucket": "lake", "topic": "orders", "pipeline": "orders", "target": "again"}
 
@@ -47,6 +54,15 @@ def test_times_are_those_of_templates(bench: object) -> None:
     """ISO 8601, as Airflow renders them."""
     request = S3ToKafkaOperator(**REQUIRED, since="2026-01-02 00:00:00+00:00", key="k")._request(context())
     assert (request.since, request.until, request.key) == (dt.datetime(2026, 1, 2, tzinfo=dt.UTC), None, b"k")
+
+
+def test_a_key_is_a_text_or_any_bytes(bench: object) -> None:
+    """Also of a task in a DAG that Airflow has stored."""
+    for key, expected in (("é", "é".encode()), (b"\xff\x00", b"\xff\x00"), (None, None)):
+        with DAG("dag", schedule=None, start_date=dt.datetime(2026, 1, 1, tzinfo=dt.UTC)) as dag:
+            task = S3ToKafkaOperator(**REQUIRED, key=key)
+        assert task._request(context()).key == expected
+        json.dumps(DagSerialization.to_dict(dag))
 
 
 @pytest.mark.parametrize(
