@@ -125,6 +125,8 @@ def _values(store: DurableStore, one: SnapshotObject, schema: pa.Schema) -> pa.T
         raise ConfigurationError(
             f"{one.url} has a format of another package, {settings.import_path!r}, which only writes"
         )
+    if not schema.names:
+        return pa.table({"n": pa.nulls(one.records)}).select([])
     if isinstance(settings, Parquet):
         return _selected(pq.read_table(io.BytesIO(body)), schema)
     if isinstance(settings, AvroContainer):
@@ -143,8 +145,6 @@ def _values(store: DurableStore, one: SnapshotObject, schema: pa.Schema) -> pa.T
         return pa.table([_in_chunks(_lines(one, body))], schema=schema)
     if isinstance(lines, RawBytes):
         raise ConfigurationError(f"the records of {one.url} are bytes: read them as the column 'value', of binary type")
-    if not schema.names:
-        return pa.table({"n": pa.nulls(one.records)}).select([])
     if isinstance(lines, Csv):
         names = None if lines.header else _csv_names(one)
         return pyarrow.csv.read_csv(

@@ -83,6 +83,7 @@ class Snapshot:
             else:
                 _require_begun(log)
         self.log = log
+        self._is_latest = at is None
         self._marker = found[0] if found is not None else Marker(topic=log.topic, cluster_id="", topic_id="", start={})
         last = _contiguous(self._marker)
         self.batch = last if at is None else at
@@ -314,8 +315,7 @@ class Snapshot:
         """Offsets of a generation of the topic that committed batches have in objects."""
         if generation > self._marker.generation:
             return NO_OFFSETS
-        landed = self._marker.covered_in(generation) - self._marker.lost_in(generation)
-        return self._claimed(generation, landed)
+        return self.claimed_offsets(generation) - self._marker.lost_in(generation)
 
     def lost_offsets(self, generation: int, low: int | None = None, high: int | None = None) -> Offsets:
         """Offsets of a generation that are in no object: of batches that were abandoned as lost, or deleted by Kafka.
@@ -330,10 +330,17 @@ class Snapshot:
             return NO_OFFSETS
         return self._in_window(generation, self._claimed(generation, self._marker.lost_in(generation)), low, high)
 
-    def missing_offsets(self, generation: int, low: int | None = None, high: int | None = None) -> Offsets:
-        """Offsets between landed ones that no batch has yet.
+    def claimed_offsets(self, generation: int) -> Offsets:
+        """Offsets of a generation that batches of this snapshot have: in objects, or as accepted gaps."""
+        if generation > self._marker.generation:
+            return NO_OFFSETS
+        return self._claimed(generation, self._marker.covered_in(generation))
 
-        They lie between windows that were landed apart, or are of batches that were abandoned and will be landed again.
+    def missing_offsets(self, generation: int, low: int | None = None, high: int | None = None) -> Offsets:
+        """Offsets between landed ones that no batch of this snapshot has.
+
+        They are of a batch that is open, of batches behind it, of batches that were abandoned and will be landed again,
+        or lie between windows that were landed apart. For a state at an earlier batch, later ones are not looked at.
 
         Args:
             generation: of the topic.
@@ -342,9 +349,31 @@ class Snapshot:
         """
         if generation > self._marker.generation:
             return NO_OFFSETS
-        covered = self._claimed(generation, self._marker.covered_in(generation))
-        hull = Offsets({partition: [(ranges[0][0], ranges[-1][1])] for partition, ranges in covered.items()})
-        return self._in_window(generation, hull - covered, low, high)
+        claimed = self.claimed_offsets(generation)
+        landed = self._marker.covered_in(generation) if self._is_latest else claimed
+        hull = Offsets({partition: [(ranges[0][0], ranges[-1][1])] for partition, ranges in landed.items()})
+        return self._in_window(generation, hull - claimed, low, high)
+
+    def why_missing(self, generation: int, missing: Offsets) -> str:
+        """What to do about offsets that no batch of this snapshot has."""
+        parts = []
+        if held := missing & self._marker.covered_in(generation):
+            if self._is_latest:
+                why = (
+                    f"landed, but batch {self.batch + 1} before them is open. Complete it by the run that planned it, "
+                    f"or by {self.log.remedies.recover()}"
+                )
+            else:
+                why = f"in batches behind batch {self.batch}"
+            parts.append(f"offsets {held} are {why}")
+        if open_ := missing - held:
+            again = (
+                "Land them first, if Kafka has them"
+                if generation == self._marker.generation
+                else "The topic was created again since, so they cannot be landed any more"
+            )
+            parts.append(f"offsets {open_} are in no complete batch. {again}")
+        return "; ".join(parts)
 
     def _in_window(self, generation: int, offsets: Offsets, low: int | None, high: int | None) -> Offsets:
         """Those of the offsets whose records may have been in a window; objects around them have times."""
@@ -386,15 +415,19 @@ class Snapshot:
         def claimed(batches: Iterable[IndexedBatch]) -> Offsets:
             found = NO_OFFSETS
             for batch in batches:
-                if batch.generation == generation and batch.covers:
-                    found |= Offsets(
-                        {
-                            partition: [(start, end)]
-                            for first, last, start, end in batch.boxes
-                            for partition, _ in offsets.items()
-                            if first <= partition <= last
-                        }
-                    )
+                if batch.generation != generation or not batch.covers:
+                    continue
+                if batch.claim is not None:
+                    found |= batch.claim
+                    continue
+                found |= Offsets(
+                    {
+                        partition: [(start, end)]
+                        for first, last, start, end in batch.boxes
+                        for partition, _ in offsets.items()
+                        if first <= partition <= last
+                    }
+                )
             return found
 
         return self._batches.read(claimed) & offsets if offsets else NO_OFFSETS

@@ -10,12 +10,13 @@ import msgspec
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.config import SiblingObjects
 from airflow_provider_kafka_s3.documents.manifest import Manifest, ObjectEntry, SlicePart
-from airflow_provider_kafka_s3.documents.offsets import Offsets
+from airflow_provider_kafka_s3.documents.offsets import Offsets, coalesce, subtract
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.documents.replay import ReplayObject, ReplayPlan
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, NothingToReplayError
 from airflow_provider_kafka_s3.kafka.offsets import TopicInfo
 from airflow_provider_kafka_s3.messages import count
+from airflow_provider_kafka_s3.parallel import in_threads
 from airflow_provider_kafka_s3.reading.committed_objects import CommittedObjects
 from airflow_provider_kafka_s3.reading.record_times import overlap, window
 from airflow_provider_kafka_s3.reading.records import keeps_offsets, kept_parts
@@ -45,8 +46,7 @@ def plan_replay(log: TopicLog, request: ReplayRequest, target: TopicInfo) -> Rep
         found.add_batch(plan, decision, lost)
     found.add_lost_offsets(snapshot.lost_offsets(selection.generation, selection.low, selection.high))
     steps = {partition: found.steps(parts) for partition, parts in sorted(found.parts.items())}
-    if steps:
-        found.add_missing_offsets(selection.missing(snapshot))
+    found.add_missing_offsets(snapshot)
     require_acknowledged(log, request, found.missing)
     if not steps:
         raise _nothing(request, snapshot, selection)
@@ -90,8 +90,7 @@ class _Selection:
         """Offsets that no batch has: those that are selected by themselves, or lie between landed ones."""
         if self.offsets is None:
             return self.among(snapshot.missing_offsets(self.generation, self.low, self.high))
-        lost = snapshot.lost_offsets(self.generation)
-        return self.among(self.offsets - snapshot.landed_offsets(self.generation) - lost)
+        return self.among(self.offsets - snapshot.claimed_offsets(self.generation))
 
     def has(self, partition: int, start: int, end: int) -> bool:
         """Whether some of these offsets are selected."""
@@ -117,6 +116,7 @@ class _Found:
         notes: what is kept otherwise in some records.
         parts: the objects of each Kafka partition.
         times: the lowest and the highest timestamp of each object; None: they are not known.
+        runs: the runs that planned the batches of these objects.
     """
 
     log: TopicLog
@@ -126,6 +126,7 @@ class _Found:
     notes: dict[str, str] = field(default_factory=dict)
     parts: dict[int, list[ReplayObject]] = field(default_factory=dict)
     times: set[tuple[int, int] | None] = field(default_factory=set)
+    runs: set[str] = field(default_factory=set)
     _nulls: int = 0
     _committed: dict[int, CommittedObjects] = field(default_factory=dict)
 
@@ -160,6 +161,7 @@ class _Found:
             }
             if not chosen:
                 continue
+            self.runs.add(plan.run)
             if entry.key in lost:
                 self._miss("lost", f"{self.log.store.url(entry.key)} was accepted as lost")
                 continue
@@ -193,13 +195,25 @@ class _Found:
             more = f"; {self.missing['lost']}" if "lost" in self.missing else ""
             self.missing["lost"] = f"offsets {gone} were accepted as lost{more}"
 
-    def add_missing_offsets(self, missing: Offsets) -> None:
-        """Add offsets that may be landed later."""
-        if missing:
-            self.missing["gaps"] = (
-                f"offsets {missing} are in no complete batch. Land them first: a replay has what is landed when it is "
-                f"planned"
-            )
+    def add_missing_offsets(self, snapshot: Snapshot) -> None:
+        """Add offsets that may be landed later, unless runs have landed the whole window."""
+        missing = self.selection.missing(snapshot)
+        if missing and not self._is_landed(snapshot):
+            self.missing["gaps"] = snapshot.why_missing(self.selection.generation, missing)
+
+    def _is_landed(self, snapshot: Snapshot) -> bool:
+        """Whether runs whose batches are sent have landed the window of time: missing offsets are outside of it."""
+        selection = self.selection
+        if selection.offsets is not None or selection.low is None or selection.high is None:
+            return False
+        landed = snapshot.claimed_offsets(selection.generation)
+        windows = []
+        for record in in_threads(self.log.read_run, sorted(self.runs)):
+            if record is None or record.window is None:
+                continue
+            if record.generation == selection.generation and record.target <= landed:
+                windows.append(record.window)
+        return not subtract(((selection.low, selection.high),), coalesce(windows))
 
     def steps(self, parts: list[ReplayObject]) -> tuple[tuple[ReplayObject, ...], ...]:
         """Objects of a Kafka partition in the order of their offsets; those whose offsets interleave together."""

@@ -97,6 +97,23 @@ def test_an_offset_is_null_where_the_object_does_not_keep_it() -> None:
     assert {row["_kafka_offset"] for row in rows} == {None}
 
 
+@pytest.mark.parametrize(
+    "record_format",
+    [JsonLines(), RawBytes(), BlockGzip(), Csv(), Csv(header=False), AvroContainer(), Parquet()],
+    ids=lambda f: type(f).__name__,
+)
+def test_places_are_read_without_values(record_format: Format) -> None:
+    """In every format: a row for each record."""
+    schema = '{"type":"record","name":"o","fields":[{"name":"n","type":"long"}]}'
+    has_fields = isinstance(record_format, Csv | AvroContainer | Parquet)
+    converter = JsonConverter(schema=schema) if has_fields else BytesConverter()
+    topic = Topic(Layout(topics_dir="lake", format=record_format, value_converter=converter))
+    topic.append(b'{"n":1}', b'{"n":2}')
+    topic.land()
+    place = pa.schema([KAFKA_COLUMNS.field("_kafka_batch"), KAFKA_COLUMNS.field("_kafka_offset")])
+    assert read(topic, place) == [{"_kafka_batch": 1, "_kafka_offset": n} for n in (0, 1)]
+
+
 def test_the_places_of_merged_objects_are_those_of_each_partition() -> None:
     """One object has records of several Kafka partitions."""
     layout = Layout(

@@ -33,6 +33,7 @@ from tests.unit.batch.simulated_topic import Topic
 from tests.unit.replay.landed import layout_of, planned, read, replayed, request
 
 START = 1_700_000_000_000
+HOUR = 3_600_000
 VALUES = ("key", "headers", "timestamp")
 """What objects of values do not keep."""
 
@@ -100,7 +101,7 @@ def time(n: int) -> dt.datetime:
     [
         {"partitions": (7,)},
         {"generation": 3},
-        {"offsets": {0: (100, 200)}},
+        {"offsets": {0: (100, 200)}, "without": ("gaps",)},
         {"since": time(1_000)},
         {"offsets": {0: (0, 1)}, "partitions": (1,)},
         {"at": 0},
@@ -198,7 +199,14 @@ def land_offsets(topic: Topic, *ranges: tuple[int, int]) -> None:
     """Land these offsets, each range by a run."""
     for bounds in ranges:
         topic.pipeline.land(
-            RunRequest(run=f"{bounds}", offsets="data_interval", layout=topic.layout, starting=None, window={0: bounds})
+            RunRequest(
+                run=f"{bounds}",
+                offsets="data_interval",
+                layout=topic.layout,
+                starting=None,
+                window={0: bounds},
+                adopt_wait=0,
+            )
         )
 
 
@@ -222,8 +230,9 @@ def test_offsets_that_are_not_landed_yet_are_named() -> None:
             planned(topic, offsets={0: offsets})
     assert offsets_of(replayed(topic, offsets={0: (2, 4)})) == {0: [2, 3]}
     assert offsets_of(replayed(topic, offsets={0: (9, 12)}, without=("gaps",))) == {0: [9]}
-    with pytest.raises(NothingToReplayError, match=r"offsets of generation 0: 0: \[0, 4\) \[8, 10\)"):
-        planned(topic, offsets={0: (4, 8)})
+    for without, error in (((), "gaps: offsets 0: "), (("gaps",), r"offsets of generation 0: 0: \[0, 4\) \[8, 10\)")):
+        with pytest.raises(ConfigurationError, match=error):
+            planned(topic, offsets={0: (4, 8)}, without=without)
     land_offsets(topic, (4, 8))
     assert offsets_of(replayed(topic)) == {0: [*range(10)]}
 
@@ -237,6 +246,68 @@ def test_offsets_that_are_not_landed_are_named_in_windows_that_they_may_be_in() 
     for since, until in ((0, 9), (3, 20), (2, 4), (8, 9)):
         with pytest.raises(ConfigurationError, match=r"gaps: offsets 0: \[4, 8\)"):
             planned(topic, since=time(since), until=time(until))
+
+
+def land_hours(topic: Topic, *windows: tuple[int, int]) -> None:
+    """Land these hours of the records, one each, each window by a run."""
+    for start, end in windows:
+        hours = (START + start * HOUR, START + end * HOUR)
+        topic.pipeline.land(
+            RunRequest(run=f"{hours}", offsets="data_interval", layout=topic.layout, starting=None, window=hours)
+        )
+
+
+@pytest.mark.usefixtures("_in_memory")
+def test_a_window_that_runs_have_landed_is_sent_before_those_around_it_are_landed() -> None:
+    """As a backfill does that replays each window after it is landed: the runs have recorded what they landed."""
+    topic = envelopes()
+    for n in range(12):
+        topic.append(b"%d" % n, timestamp=START + n * HOUR)
+    land_hours(topic, (10, 11), (2, 3), (5, 7))
+    hours = {n: dt.datetime.fromtimestamp((START + n * HOUR) / 1000, dt.UTC) for n in range(13)}
+    for start, end in ((2, 3), (5, 7), (10, 11)):
+        assert offsets_of(replayed(topic, since=hours[start], until=hours[end])) == {0: [*range(start, end)]}
+    for start, end in ((1, 3), (2, 7), (5, 8), (4, 7), (3, 5)):
+        with pytest.raises(ConfigurationError, match=r"gaps: offsets 0: .* Land them first, if Kafka has them"):
+            planned(topic, since=hours[start], until=hours[end])
+
+
+@pytest.mark.usefixtures("_in_memory")
+@pytest.mark.parametrize("selection", [{}, {"offsets": {0: (0, 12)}}, {"since": time(8)}, {"since": time(2)}], ids=str)
+def test_what_an_open_batch_holds_back_is_named(selection: dict[str, Any]) -> None:
+    """It and the landed ones behind it; also if nothing else is selected."""
+    topic = envelopes()
+    numbered(topic, 4)
+    topic.land("a")
+    numbered(topic, 4, 4)
+    topic.pipeline.run(topic.request("b")).advance()
+    numbered(topic, 4, 8)
+    land_offsets(topic, (8, 12))
+    message = (
+        r"gaps: offsets 0: \[8, 12\) are landed, but batch 2 before them is open. Complete it by the run that planned "
+        r"it, or by `kafka-s3 recover .*`; offsets 0: \[4, 8\) are in no complete batch"
+    )
+    with pytest.raises(ConfigurationError, match=message):
+        planned(topic, **selection)
+    assert offsets_of(replayed(topic, since=time(0), until=time(2), without=("gaps",))) == {0: [0, 1]}
+    topic.land("d", adopt_wait=0)
+    assert offsets_of(replayed(topic)) == {0: [*range(12)]}
+
+
+@pytest.mark.usefixtures("_in_memory")
+def test_what_later_batches_have_landed_in_between_is_named_for_an_earlier_one() -> None:
+    """A batch may have several ranges of a Kafka partition."""
+    topic = envelopes()
+    numbered(topic, 9)
+    land_offsets(topic, (8, 9), (0, 1))
+    land_offsets(topic, (4, 6))
+    behind = r"gaps: offsets 0: \[4, 6\) are in batches behind batch 2; offsets 0: \[1, 4\) \[6, 8\) are in no complete"
+    with pytest.raises(ConfigurationError, match=behind):
+        planned(topic, at=2)
+    land_offsets(topic, (1, 8))
+    with pytest.raises(ConfigurationError, match=r"gaps: offsets 0: \[1, 4\) \[6, 8\) are in batches behind batch 3"):
+        planned(topic, at=3)
+    assert offsets_of(replayed(topic, at=4)) == {0: [*range(9)]}
 
 
 @pytest.mark.usefixtures("_in_memory")
