@@ -3,22 +3,27 @@
 The sink counts records and never looks at their offsets: the first offset in its index is the one at which it began to
 read, and the number of records since. So a record has the offset that follows from the index, or a higher one if
 offsets have gaps (transactions, compaction). The place of a chunk is found by its text.
+
+Kafka may have compacted records of a chunk since. Those of them that are left may be anywhere behind the offset of the
+index, so that a place is certain only if they cannot be in another one. One case cannot be seen: a chunk of which Kafka
+has compacted records, and the same values behind it, whole.
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 __all__ = ["ChunkText", "Ends"]
 
-_SEARCHED: Final = 1_000_000
-"""Records of Kafka in which a chunk is searched, beyond as many as it has."""
+_SEARCHED: Final = 10_000_000
+"""Records of Kafka in which a chunk is searched, beyond as many as it has. It may also be behind them."""
 
-_LOOKED_AT: Final = 10_000
-"""Records behind a chunk at the offsets of the index: they show whether offsets have gaps, and values are repeated."""
+_COMPARED: Final = 10_000_000
+"""Comparisons with records of a chunk of which Kafka may have compacted some. What is behind them is not searched."""
 
 _SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 """A surrogate in UTF-8, whole or cut. Java puts one replacement character in its place, Python one for each byte."""
@@ -28,15 +33,17 @@ class Ends(NamedTuple):
     """One past the offset of the last record of a chunk.
 
     Attributes:
-        offsets: all that are in accordance with the records in Kafka, ascending.
+        offsets: those that are in accordance with the records in Kafka, ascending; if there are several, maybe not all.
         is_certain: whether it is the only one, and nothing behind it can have been deleted.
-        is_in_place: whether it is not certain, but the first one follows from the index, and no gap was found from
-            there on. So the first one is right if there was no gap before.
+        is_in_place: whether it is not certain, but the first one follows from the index, and Kafka has all records of
+            the chunk there. So the first one is right if there was no gap before.
+        is_complete: whether all records up to the end of the partition were searched, or several offsets found before.
     """
 
     offsets: tuple[int, ...]
     is_certain: bool
     is_in_place: bool = False
+    is_complete: bool = True
 
 
 class ChunkText(NamedTuple):
@@ -57,24 +64,32 @@ class ChunkText(NamedTuple):
         """One past the lowest offset that its last record can have."""
         return self.first + self.records
 
-    def find(self, values: Iterable[tuple[int, bytes | None]], earliest: int) -> Ends:
+    def find(self, values: Iterable[tuple[int, bytes | None]], earliest: int, end: int) -> Ends:
         """Find where it ends.
 
         Args:
             values: offsets and values of the records in Kafka, from the higher one of ``first`` and ``earliest`` to the
                 end of the partition.
             earliest: the first offset in Kafka.
+            end: of the partition.
         """
         lines = self.text.split(b"\n")
         if lines.pop() or len(lines) < self.records:
             return Ends((), False)
+        # Lines that are no UTF-8 have the bytes of the values. In others there are replacement characters where values
+        # are invalid.
+        has_text = _is_utf8(self.text)
         search = _Search(self, lines, earliest)
-        for offset, written in self._as_written(values):
-            search.add(offset, written)
-            if search.is_over:
+        for offset, value in values:
+            if value is None:
+                # The sink stops at it, so the chunk is before it.
+                end = offset
                 break
-        else:
-            search.is_complete = True
+            written = _as_text(value) if has_text and not _is_utf8(value) else value
+            search.add(offset, written.removesuffix(b"\n").split(b"\n"))
+            if search.is_over:
+                return search.ends()
+        search.finish(end)
         return search.ends()
 
     def has_in_order(self, values: Iterable[bytes]) -> bool:
@@ -88,84 +103,119 @@ class ChunkText(NamedTuple):
             at += len(line) - 1  # the line feed behind a line is the one before the next
         return True
 
-    def _as_written(self, values: Iterable[tuple[int, bytes | None]]) -> Iterator[tuple[int, list[bytes]]]:
-        """Offsets, and the lines that the sink writes for values, up to a null value, which stops it."""
-        # Lines that are no UTF-8 have the bytes of the values. In others there are replacement characters where values
-        # are invalid.
-        has_text = _is_utf8(self.text)
-        for offset, value in values:
-            if value is None:
-                return
-            written = _as_text(value) if has_text and not _is_utf8(value) else value
-            yield offset, written.removesuffix(b"\n").split(b"\n")
-
 
 class _Search:
     """Searches a chunk among the records of Kafka.
 
     Three facts decide. No record of the chunk has a lower offset than follows from the index. What Kafka has deleted is
-    below its first offset, so if it has some of the records, these are the last ones. Their values are the lines.
+    below its first offset, and what it has compacted is in gaps, so the others are there one after another. Their
+    values are lines of the chunk.
     """
 
     def __init__(self, chunk: ChunkText, lines: Sequence[bytes], earliest: int) -> None:
-        self.is_over = False
-        self.is_complete = False
-        """Whether all records up to the end of the partition were searched."""
         self._chunk, self._lines, self._earliest = chunk, lines, earliest
+        self._is_complete = False
         self._whole = _Matcher(lines)
+        self._parts: _Parts | None = None
         self._records = 0
         self._position = 0
         self._starts: deque[int] = deque(maxlen=chunk.records)
         self._head: list[bytes] = []
         self._head_ends: dict[int, tuple[int, int]] = {}
-        self._found: list[int] = []
+        self._found: set[int] = set()
+        """One past places with all records of the chunk."""
+        self._possible: set[int] = set()
+        """One past places with some of them, where offsets have gaps for the others."""
         self._next = max(chunk.first, earliest)
-        self._has_gaps = False
+        self._is_in_place = False
+        # The last records, and what is before them: as many as the chunk has, and one more.
+        self._last: deque[tuple[int, Sequence[bytes]]] = deque([(self._next - 1, ())], maxlen=chunk.records + 1)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there are several places, or too many records to go on."""
+        is_long = self._records >= self._chunk.records + _SEARCHED
+        return len(self._found | self._possible) > 1 or is_long or (self._parts is not None and self._parts.is_over)
 
     def add(self, offset: int, written: Sequence[bytes]) -> None:
         """The next record in Kafka."""
-        chunk = self._chunk
+        chunk, lines = self._chunk, self._lines
+        self._add_gap(offset)
         self._records += 1
-        self._has_gaps |= offset != self._next
         self._next = offset + 1
         self._starts.append(self._position)
         self._position += len(written)
-        if self._records < chunk.records and self._position < len(self._lines):
+        self._last.append((offset, written))
+        if self._records < chunk.records and self._position < len(lines):
             self._head += written
             self._head_ends[self._position] = (self._records, offset + 1)
         is_end = False
         for line in written:
             is_end = self._whole.add(line)
         # The text of as many records as the chunk has, no matter how many lines these are.
-        if is_end and self._records >= chunk.records and self._starts[0] == self._position - len(self._lines):
-            self._found.append(offset + 1)
-        beyond = self._records - chunk.records
-        self.is_over = len(self._found) > 1 or beyond >= (_LOOKED_AT if self._is_in_place else _SEARCHED)
+        if is_end and self._records >= chunk.records and self._starts[0] == self._position - len(lines):
+            self._found.add(offset + 1)
+            # Without gaps among its records, as there are no lower offsets.
+            self._is_in_place |= offset + 1 == chunk.least_end and chunk.first >= self._earliest
+        elif (
+            offset - self._last[0][0] >= len(self._last)
+            and lines[-len(written) :] == written
+            and self._has_room(offset, len(lines))
+        ):
+            self._possible.add(offset + 1)
+
+    def finish(self, end: int) -> None:
+        """All records were added.
+
+        Args:
+            end: the offset up to which there are no more.
+        """
+        self._add_gap(end)
+        self._is_complete = self._parts is None or not self._parts.is_over
 
     def ends(self) -> Ends:
         """The result, once all records were added, or enough."""
         chunk, earliest = self._chunk, self._earliest
-        if self._is_in_place:
-            is_alone = len(self._found) == 1
-            return Ends(tuple(self._found), is_alone, not is_alone)
-        found = {*self._found}
+        certain = {*self._found}
         # As many as Kafka has at least: those whose lowest offsets were not deleted.
         left = max(0, chunk.least_end - earliest)
-        is_certain = chunk.least_end >= earliest
         if chunk.first < earliest:
-            found |= {end for records, end in self._tails() if records >= left}
+            certain |= {end for records, end in self._tails() if records >= left}
             if left == 0:
                 # All may have been deleted. If the lowest end is the first offset in Kafka, they ended just before it.
-                is_certain &= self.is_complete or not self._has_gaps
-                found.add(earliest)
-        return Ends(tuple(sorted(found)), is_certain and len(found) == 1)
+                certain.add(earliest)
+        found = certain | self._possible
+        # With several places it does not matter what is behind them.
+        is_complete = self._is_complete or len(found) > 1
+        is_certain = is_complete and len(found) == len(certain) == 1 and chunk.least_end >= earliest
+        return Ends(tuple(sorted(found)), is_certain, self._is_in_place and not is_certain, is_complete)
 
-    @property
-    def _is_in_place(self) -> bool:
-        """Whether the chunk is found at the offsets of the index, and no gap shows that they may be too low."""
-        chunk = self._chunk
-        in_place = chunk.first >= self._earliest and self._found[:1] == [chunk.least_end]
-        return in_place and not self._has_gaps
+    def _add_gap(self, offset: int) -> None:
+        """If offsets before this one have no records: the last record of the chunk may have been compacted there.
+
+        This matters only if all that Kafka has may be behind the chunk. Otherwise nothing is certain without the last
+        record.
+        """
+        chunk, earliest = self._chunk, self._earliest
+        if not self._records or offset == self._next or not chunk.first < chunk.least_end == earliest:
+            return
+        if self._has_room(offset - 1, len(self._lines) - 1):
+            self._possible.add(self._next)
+
+    def _has_room(self, last: int, end: int) -> bool:
+        """Whether the last records may be what is left of the chunk, and there are offsets for all of its records.
+
+        Args:
+            last: the offset of its last record.
+            end: number of its lines that these records may have.
+        """
+        if self._parts is None:
+            self._parts = _Parts(self._lines)
+        count = self._parts.count((written for _, written in reversed(self._last)), end)
+        if count >= self._chunk.records:
+            return True
+        before = self._chunk.first - 1 if count == self._records else self._last[-count - 1][0]
+        return last - before >= self._chunk.records
 
     def _tails(self) -> Iterator[tuple[int, int]]:
         """Numbers of records with which Kafka begins and the chunk ends; and one past the offset of the last one."""
@@ -180,6 +230,51 @@ class _Search:
                 # Each of the other records is one line at least.
                 if len(self._lines) - length >= self._chunk.records - records:
                     yield records, end
+
+
+class _Parts:
+    """Finds how many records may be what is left of lines if others of them were compacted."""
+
+    def __init__(self, lines: Sequence[bytes]) -> None:
+        self._lines = lines
+        self._left = _COMPARED
+        self._at: dict[bytes, list[int]] = {}
+        for at, line in enumerate(lines):
+            self._at.setdefault(line, []).append(at)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there were too many comparisons; then the counts may be too low."""
+        return self._left <= 0
+
+    def count(self, records: Iterable[Sequence[bytes]], end: int) -> int:
+        """The number of records, from the last one on, whose lines are among the first ``end`` ones in their order.
+
+        Args:
+            records: lines of each, the last one first.
+            end: see above.
+        """
+        number = 0
+        for written in records:
+            at = self._before(written, end)
+            if at is None:
+                break
+            end = at
+            number += 1
+        return number
+
+    def _before(self, written: Sequence[bytes], end: int) -> int | None:
+        """The last place of the lines of a record that is not past ``end``."""
+        if not written:
+            return None
+        places = self._at.get(written[0], ())
+        for number in range(bisect_right(places, end - len(written)) - 1, -1, -1):
+            self._left -= 1
+            if self._left < 0:
+                return None
+            if self._lines[places[number] : places[number] + len(written)] == written:
+                return places[number]
+        return None
 
 
 class _Matcher:

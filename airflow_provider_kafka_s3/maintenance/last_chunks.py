@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -20,7 +20,7 @@ from airflow_provider_kafka_s3.config import MIB
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, DataLossError
 from airflow_provider_kafka_s3.formats.block_index import Chunk, chunks_of
 from airflow_provider_kafka_s3.layout import keys
-from airflow_provider_kafka_s3.maintenance.chunk_place import ChunkText
+from airflow_provider_kafka_s3.maintenance.chunk_place import ChunkText, Ends
 from airflow_provider_kafka_s3.maintenance.leftovers import Leftover
 from airflow_provider_kafka_s3.maintenance.takeover import FoundObjects
 from airflow_provider_kafka_s3.messages import count, few
@@ -29,8 +29,6 @@ from airflow_provider_kafka_s3.storage.durable import DurableStore
 __all__ = ["find_data_objects", "offsets_of_last_chunks"]
 
 _MAX_CHUNK: Final = 512 * MIB
-_BEFORE: Final = 1_000_000
-"""Offsets before a chunk that are examined if its values are repeated behind it."""
 
 
 def offsets_of_last_chunks(
@@ -93,8 +91,9 @@ def find_data_objects(
 
     The sink counts records, so that offsets in names may be lower than those of the records; their order is right. An
     object behind the one that the marker leads to is not finished, also if its name has an offset before the one at
-    which the pipeline begins. If the sink stops before it has written the marker and starts again on another day, it
-    writes the same records to another folder.
+    which the pipeline begins, unless its index has its next offset: a pipeline wrote it, for another day. If the sink
+    stops before it has written the marker and starts again on another day, it writes the same records to another
+    folder.
 
     Args:
         store: the bucket.
@@ -120,7 +119,8 @@ def find_data_objects(
         first, (begin, end) = int(match[4]), bounds[partition]
         if first >= end:
             continue
-        if first >= begin or (partition in marked and first > marked[partition][1]):
+        is_behind = partition in marked and first > marked[partition][1]
+        if first >= begin or (is_behind and not _is_landed(store, f"{match[1]}.index.json", begin)):
             leftovers[partition].append(Leftover(info.key, match[2], match[5], first, info.size))
         elif match[5] == ".gz" and names.setdefault((partition, first), match[1]) != match[1]:
             several.setdefault((partition, first), [names[partition, first]]).append(match[1])
@@ -168,6 +168,17 @@ def _last_chunk(store: DurableStore, key: str) -> tuple[str, Chunk] | None:
             f"object that it names, then choose where the pipeline begins, by starting_offsets of the operator"
         )
     return f"{name.removesuffix('.index.json')}.gz", chunks[-1]
+
+
+def _is_landed(store: DurableStore, index: str, begin: int) -> bool:
+    """Whether a pipeline wrote this index, and all records of its object are before this offset."""
+    stored = store.get(index)
+    try:
+        chunks = () if stored is None else chunks_of(stored.body)
+    except ValueError:
+        return False
+    ends = [one.next_record_offset for one in chunks]
+    return bool(ends) and all(end is not None and end <= begin for end in ends)
 
 
 def _name_in(marker: bytes) -> str:
@@ -219,12 +230,12 @@ class _LastChunk:
             raise self._other_records()
         if known is not None:
             return self._require_known(text, known)
-        ends = self._chunk_text(text).find(self._values(self.end, isolation), self.earliest)
+        ends = self._chunk_text(text).find(self._values(self.end, isolation), self.earliest, self.end)
         if ends.is_certain or (ends.is_in_place and self._has_no_gaps_before(isolation)):
             return ends.offsets[0]
         if not ends.offsets:
             raise self._other_records()
-        raise self._uncertain(ends.offsets)
+        raise self._uncertain(ends)
 
     @property
     def _least_end(self) -> int:
@@ -252,11 +263,19 @@ class _LastChunk:
             yield from zip(offsets, batch.column("value").to_pylist(), strict=True)
 
     def _has_no_gaps_before(self, isolation: Isolation) -> bool:
-        """Whether all offsets before the chunk have records: then those of the index are right, as the sink counts."""
-        first = self.chunk.first_record_offset
-        start = max(self.earliest, first - _BEFORE)
-        batches = self.source.read(self.topic, self.partition, start, first, isolation)
-        return (start < first or first == 0) and sum(batch.num_rows for batch in batches) == first - start
+        """Whether all offsets before the chunk have records: then those of the index are right, as the sink counts.
+
+        It began to count at 0 or behind it. Whether offsets that Kafka has deleted had records is not known.
+        """
+        first, following = self.chunk.first_record_offset, 0
+        if self.earliest > 0:
+            return False
+        for batch in self.source.read(self.topic, self.partition, 0, first, isolation):
+            if batch.num_rows:
+                following += batch.num_rows
+                if batch.column("offset")[-1].as_py() != following - 1:
+                    return False
+        return following == first
 
     def _require_known(self, text: bytes, known: int) -> int:
         """The next offset that a pipeline has written into the index; its records may have been compacted since."""
@@ -268,9 +287,24 @@ class _LastChunk:
             )
         # What was landed with another isolation level has these records, too.
         values = self._values(min(known, self.committed_end), "read_committed")
-        if not self._chunk_text(text).has_in_order(value for _, value in values if value is not None):
+        try:
+            is_same = self._chunk_text(text).has_in_order(_values_in(values, self._known_ranges(known)))
+        except (ValueError, OSError, EOFError, zlib.error):
+            is_same = False
+        if not is_same:
             raise self._other_records()
         return known
+
+    def _known_ranges(self, known: int) -> Iterable[tuple[int, int]]:
+        """Ranges of offsets whose records are in the chunk. Between them may be those of other objects.
+
+        These are of other folders, or dead letters. An index of an earlier version has no ranges if there are many.
+        Then only its first and its last offset are known to be the chunk's.
+        """
+        first = self.chunk.first_record_offset
+        if (ranges := self.chunk.ranges()) is not None:
+            return ranges
+        return ((first, known),) if self._least_end == known else ((first, first + 1), (known - 1, known))
 
     def _other_records(self) -> ConfigurationError:
         start = max(self.chunk.first_record_offset, self.earliest)
@@ -281,14 +315,18 @@ class _LastChunk:
             f"where the pipeline begins, by {self._begin_at('OFFSET')}"
         )
 
-    def _uncertain(self, ends: tuple[int, ...]) -> ConfigurationError | DataLossError:
+    def _uncertain(self, ends: Ends) -> ConfigurationError | DataLossError:
         """The error if the next offset is not certain.
 
         Args:
-            ends: all that are possible.
+            ends: what is possible.
         """
         first, earliest, least = self.chunk.first_record_offset, self.earliest, self._least_end
-        several = f"its records are in accordance with those in Kafka before offsets {few(ends)}"
+        several = f"its records are in accordance with those in Kafka before offsets {few(ends.offsets)}"
+        if not ends.is_complete:
+            several += ", and Kafka has more records behind them than are searched"
+        elif len(ends.offsets) == 1:
+            several += ", but Kafka does not have all of them"
         choose = (
             f"Nothing was changed. Compare the lines of the object with the records in Kafka, then choose where the "
             f"pipeline begins, by {self._begin_at('OFFSET')}"
@@ -296,19 +334,34 @@ class _LastChunk:
         if first >= earliest:
             return ConfigurationError(
                 f"{self._what}: it is not certain behind which offset the last chunk of {self._url} ends, since "
-                f"offsets have gaps and values are repeated: {several}. {choose}"
+                f"offsets have gaps, or may have had some that Kafka has deleted, and values may be repeated: "
+                f"{several}. {choose}"
             )
         deleted = (
             f"{self._what}: Kafka has deleted offsets [{first}, {earliest}), which records of the last chunk of "
             f"{self._url} had, so it is not certain behind which offset it ends (at {least} if offsets have no gaps)"
         )
-        if len(ends) > 1:
+        if ends.offsets != (earliest,) or least == earliest:
             return DataLossError(f"{deleted}: {several}. {choose}")
         return DataLossError(
             f"{deleted}. None of them is found in Kafka. If it has deleted records behind them, too, these are in no "
             f"object. Nothing was changed. To accept that some may be lost, begin at the first offset in Kafka, by "
             f"{self._begin_at(earliest)}"
         )
+
+
+def _values_in(values: Iterable[tuple[int, bytes | None]], ranges: Iterable[tuple[int, int]]) -> Iterator[bytes]:
+    """The values in these ranges of offsets, of those that are not null. Both are ascending."""
+    left = iter(ranges)
+    start, stop = next(left, (0, 0))
+    for offset, value in values:
+        while offset >= stop:
+            following = next(left, None)
+            if following is None:
+                return
+            start, stop = following
+        if offset >= start and value is not None:
+            yield value
 
 
 def _text_of(store: DurableStore, key: str, chunk: Chunk) -> bytes | None:

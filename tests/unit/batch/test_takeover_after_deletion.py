@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
+from itertools import pairwise
 
 import pytest
 
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, DataLossError, KafkaS3Error
 from airflow_provider_kafka_s3.pipeline import TopicPipeline
-from tests.unit.batch.test_takeover_by_chunks import FOLDER, TOPIC, World
+from tests.unit.batch.test_takeover_by_chunks import FOLDER, MARKER, TOPIC, World
 
 
 def refusal(world: World, kind: type[KafkaS3Error]) -> str:
@@ -83,6 +86,16 @@ def test_a_chunk_that_goes_past_the_end_of_an_empty_partition_is_refused() -> No
     assert "the topic was created again" in refusal(world, ConfigurationError)
 
 
+def test_a_chunk_of_which_kafka_has_compacted_the_last_record_is_refused() -> None:
+    """Its first ones are deleted, and what Kafka begins with are records of the chunk: they would be landed twice."""
+    world = World()
+    world.mark(world.write([world.offsets[:12]], first=0))
+    assert world.offsets[10:13] == [12, 14, 15]
+    world.kafka.compact(TOPIC, 0, 14)
+    world.kafka.delete_records(TOPIC, 0, 12)
+    assert "in accordance with those in Kafka before offsets 12, 13" in refusal(world, DataLossError)
+
+
 def test_a_chunk_behind_which_kafka_has_deleted_offsets_is_refused() -> None:
     """They may have had records, or not."""
     world = World(gaps=False)
@@ -139,10 +152,28 @@ def test_an_object_with_a_counted_offset_that_no_marker_leads_to_is_in_the_way()
 def test_repeated_values_are_refused_if_offsets_have_gaps() -> None:
     """The records behind the chunk may be those of the chunk."""
     world = World([b"a"] * 9)
-    world.mark(world.write([world.offsets[2:3]]))
+    world.mark(world.write([world.offsets[3:4]], first=3))
     message = refusal(world, ConfigurationError)
-    assert "offsets have gaps and values are repeated" in message
-    assert "before offsets 3, 5" in message
+    assert "offsets have gaps, or may have had some that Kafka has deleted" in message
+    assert "before offsets 5, 6" in message
+
+
+def test_repeated_values_before_the_first_gap_are_no_problem() -> None:
+    """Gaps behind a chunk do not make the offsets of its index too low."""
+    world = World([b"a"] * 9)
+    world.mark(world.write([world.offsets[:2], world.offsets[2:3]], first=0))
+    land_behind(world, 3)
+
+
+def test_an_object_of_a_pipeline_that_goes_past_the_begin_is_in_the_way() -> None:
+    """Its first offset is before it, and its index has a next offset behind it."""
+    world = World()
+    world.mark(world.write([world.offsets[:3]], ours=True))
+    for records, names in ((world.offsets[1:3], []), (world.offsets[1:4], ["gz", "json"])):
+        index = world.write([records], day="2026-01-03", ours=True)
+        assert [one.key.rpartition(".")[2] for one in world.plan().in_the_way] == names
+        world.bucket.delete(index.replace(".index.json", ".gz"))
+        world.bucket.delete(index)
 
 
 def test_repeated_values_are_no_problem_without_gaps() -> None:
@@ -150,6 +181,30 @@ def test_repeated_values_are_no_problem_without_gaps() -> None:
     world = World([b"a"] * 9, gaps=False)
     world.mark(world.write([world.offsets[:2], world.offsets[2:4]]))
     land_behind(world, 4)
+
+
+def test_repeated_values_are_refused_if_kafka_has_deleted_what_was_before_them() -> None:
+    """It may have had gaps: three of them, so that the offsets of the index are too low by three."""
+    world = World([b"ping"], gaps=False)
+    for n in range(40):
+        if n in (2, 4, 6):
+            world.kafka.append_marker(TOPIC, 0)
+        world.values[world.kafka.append(TOPIC, 0, b"ping", n)] = b"ping"
+    world.mark(world.write([world.offsets[20:30]], first=20))
+    assert world.offsets[29] + 1 == 33
+    world.kafka.delete_records(TOPIC, 0, 12)
+    assert "before offsets 30, 31" in refusal(world, ConfigurationError)
+
+
+def test_repeated_values_far_behind_a_gap_are_refused() -> None:
+    """A chunk at the offsets of its index may have a second place behind more than ten thousand other records."""
+    world = World([b"%d" % (n % 12_000) for n in range(30_000)], gaps=False)
+    offsets = world.offsets
+    for offset in offsets[:12_000]:
+        world.kafka.compact(TOPIC, 0, offset)
+    # The sink began at 0 behind them, so it has counted 13,000 records before those at 25,000.
+    world.mark(world.write([offsets[25_000:25_005]], first=13_000))
+    assert "before offsets 13005, 25005" in refusal(world, ConfigurationError)
 
 
 @pytest.mark.parametrize("deleted", [0, 2, 5, 8])
@@ -184,6 +239,80 @@ def test_offsets_that_were_deleted_behind_a_known_next_offset_are_refused() -> N
     message = refusal(world, DataLossError)
     assert f"deleted offsets [8, 11), behind the last chunk of s3://lake/{FOLDER}/2026-01-02/{TOPIC}-00000-" in message
     assert "starting_offsets={'orders': {0: 11, …}}" in message
+
+
+@pytest.mark.parametrize("last_day", [1, 2])
+@pytest.mark.parametrize("form", ["ranges", "runs", "none"])
+def test_records_of_other_objects_between_those_of_a_chunk_are_no_other_records(last_day: int, form: str) -> None:
+    """A pipeline writes an object for each day, and sets invalid records aside."""
+    world = World([b"0"], gaps=False)
+    day = 86_400_000
+    for time in (1, 2, day, 3, day + 1, 4, *((5, 6) if last_day == 1 else (day + 2,))):
+        value = b"%d" % len(world.values)
+        world.values[world.kafka.append(TOPIC, 0, value, time)] = value
+    world.land()
+    index = world._body(MARKER).decode()
+    assert f"1970-01-0{last_day}" in index
+    (chunk,) = json.loads(world._body(index))["chunks"]
+    ranges = chunk.pop("offset_ranges")
+    if form == "ranges":
+        chunk["offset_ranges"] = ranges
+    elif form == "runs":
+        varints = bytes(
+            n
+            for (start, stop), (after, _) in pairwise([*ranges, (0, 0)])
+            for n in (stop - start, after - stop)
+            if n > 0
+        )
+        chunk["offset_runs"] = base64.b64encode(gzip.compress(varints)).decode()
+    world.bucket.delete(index)
+    world.bucket.put_new(index, json.dumps({"chunks": [chunk]}).encode())
+    store = world.pipeline.log.store
+    world.pipeline = TopicPipeline(store, world.kafka, topics_dir=FOLDER, pipeline="q", topic=TOPIC)
+    end = len(world.values)
+    for deleted in (0, 3, end - 1, end):
+        world.kafka.delete_records(TOPIC, 0, deleted)
+        takeover = world.plan()
+        assert (takeover.start, takeover.in_the_way) == ({0: end}, ())
+
+
+@pytest.mark.parametrize("other", [3, 5])
+def test_each_record_of_a_known_chunk_is_compared(other: int) -> None:
+    """One of them has another value in Kafka: it is another topic."""
+    world = World([b"%d" % n for n in range(6)], gaps=False)
+    index = world.write([[0, 1, 3, 5]], ours=True)
+    (chunk,) = json.loads(world._body(index))["chunks"]
+    world.bucket.delete(index)
+    chunk["offset_ranges"] = [[0, 2], [3, 4], [5, 6]]
+    world.bucket.put_new(index, json.dumps({"chunks": [chunk]}).encode())
+    world.mark(index)
+    assert world.plan().start == {0: 6}
+    world.kafka.create_topic(TOPIC)
+    for n in range(6):
+        world.kafka.append(TOPIC, 0, b"other" if n == other else b"%d" % n, 0)
+    assert "the topic was created again" in refusal(world, ConfigurationError)
+
+
+def test_the_ends_of_a_known_chunk_without_its_ranges_are_compared() -> None:
+    """An earlier version wrote no ranges of many gaps: which records between are the chunk's is not known."""
+    world = World([b"%d" % n for n in range(6)], gaps=False)
+    world.mark(world.write([[0, 1, 3, 5]], ours=True))
+    assert world.plan().start == {0: 6}
+    world.kafka.create_topic(TOPIC)
+    for n in range(6):
+        world.kafka.append(TOPIC, 0, b"other" if n == 5 else b"%d" % n, 0)
+    assert "the topic was created again" in refusal(world, ConfigurationError)
+
+
+def test_damaged_ranges_of_a_known_chunk_are_refused() -> None:
+    """They are no offsets."""
+    world = World()
+    index = world.write([world.offsets[:7]], ours=True)
+    (chunk,) = json.loads(world._body(index))["chunks"]
+    world.bucket.delete(index)
+    world.bucket.put_new(index, json.dumps({"chunks": [{**chunk, "offset_runs": "x"}]}).encode())
+    world.mark(index)
+    assert "or the object is damaged" in refusal(world, ConfigurationError)
 
 
 @pytest.mark.parametrize("records", [5, 20])
