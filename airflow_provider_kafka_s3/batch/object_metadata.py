@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from airflow_provider_kafka_s3.documents.manifest import ObjectEntry
@@ -26,14 +27,20 @@ def matches(info: ObjectInfo, batch: int, entry: ObjectEntry) -> bool:
     )
 
 
-def has_crc32(crc32: str, info: ObjectInfo, entry: ObjectEntry) -> bool:
+def has_crc32(crc32: int, entry: ObjectEntry, head: Callable[[], ObjectInfo | None]) -> bool:
     """Whether bytes with this CRC-32 are those of the manifest, or those of the same records written again.
 
     Args:
-        crc32: in hexadecimal, lower case.
-        info: of the object.
+        crc32: of the bytes.
         entry: of the manifest.
+        head: gives the attributes of the object; called if they are not those of the manifest.
     """
-    if crc32 == entry.crc32.lower():
+    found = f"{crc32:08x}"
+    if found == entry.crc32.lower():
         return True
-    return info.metadata.get(CONTENT_METADATA) == entry.content and info.metadata.get(CRC32_METADATA) == crc32
+    info = head()
+    return (
+        info is not None
+        and info.metadata.get(CONTENT_METADATA) == entry.content
+        and info.metadata.get(CRC32_METADATA) == found
+    )

@@ -18,7 +18,7 @@ from airflow_provider_kafka_s3.config import Upload
 from airflow_provider_kafka_s3.kafka.offsets import KafkaCluster
 from airflow_provider_kafka_s3.kafka_connect.convert import Converted, layout_of
 from airflow_provider_kafka_s3.kafka_connect.convert import convert as convert_connector
-from airflow_provider_kafka_s3.maintenance.takeover import Duplicate, InTheWay, Takeover
+from airflow_provider_kafka_s3.maintenance.takeover import Takeover, ToMove
 
 __all__ = ["add_options", "takeover"]
 
@@ -95,8 +95,19 @@ def takeover(access: Access) -> Answer:
     for one in decided:
         lines += _lines(one, applied=arguments.apply)
     duplicates = [found for one in decided for found in one.duplicates]
-    lines += _moves(access, blocked)
-    lines += _duplicates(access, duplicates)
+    lines += _moves(
+        access,
+        blocked,
+        f"in the way: {count(len(blocked), 'object')} past the committed offsets. The records are still in Kafka and "
+        f"are landed again. Nothing is deleted here: move all of these to names that readers skip, then repeat this",
+    )
+    lines += _moves(
+        access,
+        duplicates,
+        f"twice: {count(len(duplicates), 'object')} of the sink from before, whose records readers find in another "
+        f"object, too, unless the topic was created again in between. Nothing is deleted here, and the takeover does "
+        f"not depend on it: compare them, then move these to names that readers skip",
+    )
     data = {
         "pipeline": pipeline,
         "group": name,
@@ -135,30 +146,11 @@ def _lines(one: Takeover, *, applied: bool) -> Iterator[str]:
     yield from (f"  {line}" for line in table(head, rows))
 
 
-def _moves(access: Access, blocked: Sequence[InTheWay]) -> Iterator[str]:
-    """The commands that move objects out of the way."""
-    if not blocked:
+def _moves(access: Access, found: Sequence[ToMove], what: str) -> Iterator[str]:
+    """The commands that move objects, behind a line about all of them."""
+    if not found:
         return
-    yield (
-        f"in the way: {count(len(blocked), 'object')} past the committed offsets. The records are still in Kafka and "
-        f"are landed again. Nothing is deleted here: move all of these to names that readers skip, then repeat this"
-    )
-    yield from _commands(access, blocked)
-
-
-def _duplicates(access: Access, duplicates: Sequence[Duplicate]) -> Iterator[str]:
-    """The commands that move objects which readers read twice."""
-    if not duplicates:
-        return
-    yield (
-        f"twice: {count(len(duplicates), 'object')} of the sink from before, whose records readers find in another "
-        f"object, too, unless the topic was created again in between. Nothing is deleted here, and the takeover does "
-        f"not depend on it: compare them, then move these to names that readers skip"
-    )
-    yield from _commands(access, duplicates)
-
-
-def _commands(access: Access, found: Sequence[InTheWay | Duplicate]) -> Iterator[str]:
+    yield what
     endpoint = access.arguments.endpoint_url
     options = ("--endpoint-url", endpoint) if endpoint else ()
     for one in found:
@@ -166,7 +158,7 @@ def _commands(access: Access, found: Sequence[InTheWay | Duplicate]) -> Iterator
         yield shlex.join(("aws", *options, "s3", "mv", access.store.url(one.key), access.store.url(one.move_to)))
 
 
-def _move(access: Access, found: InTheWay | Duplicate) -> dict[str, str]:
+def _move(access: Access, found: ToMove) -> dict[str, str]:
     return {"from": access.store.url(found.key), "to": access.store.url(found.move_to), "why": found.why}
 
 

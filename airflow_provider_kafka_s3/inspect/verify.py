@@ -317,6 +317,6 @@ def _read_once(committer: Committer, plan: Plan, entry: ObjectEntry) -> tuple[in
             )
         checksum = isal_zlib.crc32(piece.body, checksum)
         at += len(piece.body)
-    if not has_crc32(f"{checksum:08x}", info, entry):
+    if not has_crc32(checksum, entry, lambda: info):
         return at, f"CRC32 {checksum:08x} instead of {entry.crc32}"
     return at, None

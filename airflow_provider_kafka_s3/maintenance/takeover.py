@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
 from airflow_provider_kafka_s3.batch.commit import Committer
+from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.source import Isolation
 from airflow_provider_kafka_s3.config import Layout
 from airflow_provider_kafka_s3.documents.marker import Marker
@@ -21,12 +22,11 @@ from airflow_provider_kafka_s3.messages import count, few
 from airflow_provider_kafka_s3.registry.schemas import SchemaSource
 
 __all__ = [
-    "Duplicate",
     "FindLeftovers",
     "FoundObjects",
-    "InTheWay",
     "PartitionTakeover",
     "Takeover",
+    "ToMove",
     "plan_takeover",
     "take_over",
 ]
@@ -52,23 +52,8 @@ FindLeftovers: TypeAlias = Callable[[Mapping[int, tuple[int, int]]], FoundObject
 
 
 @dataclass(frozen=True)
-class InTheWay:
-    """An object with records that the pipeline lands again.
-
-    Attributes:
-        key: of the object.
-        why: what was found.
-        move_to: a key that readers skip.
-    """
-
-    key: str
-    why: str
-    move_to: str
-
-
-@dataclass(frozen=True)
-class Duplicate:
-    """An object of the sink with records that are also in another one; it does not stop a takeover.
+class ToMove:
+    """An object with records that readers would find twice.
 
     Attributes:
         key: of the object.
@@ -97,7 +82,7 @@ class PartitionTakeover:
     committed: int | None
     start: int
     held: tuple[str, ...]
-    in_the_way: tuple[InTheWay, ...]
+    in_the_way: tuple[ToMove, ...]
 
     @property
     def why(self) -> str:
@@ -129,7 +114,7 @@ class Takeover:
     cluster_id: str
     partitions: tuple[PartitionTakeover, ...]
     done: bool
-    duplicates: tuple[Duplicate, ...] = ()
+    duplicates: tuple[ToMove, ...] = ()
 
     @property
     def start(self) -> dict[int, int]:
@@ -137,7 +122,7 @@ class Takeover:
         return {one.partition: one.start for one in self.partitions}
 
     @property
-    def in_the_way(self) -> tuple[InTheWay, ...]:
+    def in_the_way(self) -> tuple[ToMove, ...]:
         """Objects that have to be moved first."""
         return tuple(found for one in self.partitions for found in one.in_the_way)
 
@@ -215,7 +200,7 @@ def plan_takeover(
                 committed=committed.get(p),
                 start=held.end,
                 held=tuple(one.key for one in held.held),
-                in_the_way=tuple(_in_the_way(committer, one, why) for one, why in held.others),
+                in_the_way=tuple(_to_move(topic_log, one.key, why) for one, why in held.others),
             )
         )
     start = {one.partition: one.start for one in decided}
@@ -223,7 +208,7 @@ def plan_takeover(
     if marker is not None and not same:
         raise _began_elsewhere(committer, marker, start)
     done = same and not any(one.in_the_way for one in decided)
-    duplicates = [Duplicate(key, why, set_aside_key(topic_log.prefix, key)) for key, why in objects.duplicates.items()]
+    duplicates = [_to_move(topic_log, key, why) for key, why in objects.duplicates.items()]
     return Takeover(topic, info.topic_id or "", info.cluster_id or "", tuple(decided), done, tuple(duplicates))
 
 
@@ -302,8 +287,8 @@ def _require_records(topic: str, begin: Mapping[int, int], earliest: Mapping[int
         )
 
 
-def _in_the_way(committer: Committer, one: Leftover, why: str) -> InTheWay:
-    return InTheWay(one.key, why, set_aside_key(committer.log.prefix, one.key))
+def _to_move(log: TopicLog, key: str, why: str) -> ToMove:
+    return ToMove(key, why, set_aside_key(log.prefix, key))
 
 
 def _began_elsewhere(committer: Committer, marker: Marker, start: Mapping[int, int]) -> ConfigurationError:

@@ -111,11 +111,7 @@ class CommittedObjects:
 
     def require_crc32(self, entry: ObjectEntry, crc32: int) -> None:
         """Raise ForeignObjectError unless the bytes of an object are those in its manifest, or were written again."""
-        found = f"{crc32:08x}"
-        if found == entry.crc32.lower():
-            return
-        info = self.log.store.head(entry.key)
-        if info is None or not has_crc32(found, info, entry):
+        if not has_crc32(crc32, entry, lambda: self.log.store.head(entry.key)):
             raise self.unreadable(entry, "its bytes are not those in the manifest")
 
     def unreadable(self, entry: ObjectEntry, why: str) -> ForeignObjectError:

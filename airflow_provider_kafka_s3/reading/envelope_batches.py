@@ -34,9 +34,8 @@ def envelope_rows(batch: pa.RecordBatch) -> EnvelopeColumns | list[Any]:
     key, value, headers, partition, offset, timestamp = fields
     has_numbers = not (partition.null_count or offset.null_count)
     if not (has_numbers and _is_bytes(key) and _is_bytes(value) and _has_headers(headers)):
-        columns = [*map(_column, fields)]
-        columns[2] = map(parsed_headers, columns[2])
-        return [*zip(*columns, strict=True)]
+        numbers = map(_column, (partition, offset, timestamp))
+        return [*zip(_column(key), _column(value), map(parsed_headers, headers.to_pylist()), *numbers, strict=True)]
     return EnvelopeColumns(
         _bytes(key),
         _bytes(value),

@@ -172,10 +172,7 @@ def _read_tails(data: bytes, places: Int64Array) -> tuple[Int64Array, Int64Array
 def _read_bytes(cursor: Cursor, data: bytes, *, is_text: bool) -> list[bytes | None]:
     """The values of a union of null and bytes or text."""
     rows = _read_branch(cursor)
-    lengths = cursor.lengths(rows)
-    begins = cursor.at(rows)
-    cursor.move(rows, begins + lengths)
-    found = slices(data, begins, begins + lengths)
+    found = slices(data, *_skip(cursor, rows))
     if is_text:
         # Each of them is UTF-8: a newline is no part of another character.
         b"\n".join(found).decode()
@@ -227,7 +224,7 @@ def _texts(data: bytes, begins: Int64Array, ends: Int64Array) -> list[str]:
     return cast("list[str]", found.tolist())
 
 
-def _skip(cursor: Cursor, rows: Int64Array) -> tuple[Int64Array, Int64Array]:
+def _skip(cursor: Cursor, rows: Rows) -> tuple[Int64Array, Int64Array]:
     """Move behind bytes that have their length before them; where they begin and end."""
     lengths = cursor.lengths(rows)
     begins = cursor.at(rows)

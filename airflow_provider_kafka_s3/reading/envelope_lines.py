@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -159,8 +159,7 @@ def _headers(data: bytes, begins: Int64Array, ends: Int64Array) -> list[Headers]
     found = decode_struct(b"[[%b]]" % b"]\n,[".join(texts), list[list[_Header]])
     if len(found) != len(texts):
         raise ValueError("the headers are more than one list")
-    every = tuple([(header.key, header.value) for header in itertools.chain.from_iterable(found)])
-    return headers_of(every, np.fromiter(map(len, found), np.int64, len(found)))
+    return headers_of(_pairs(itertools.chain.from_iterable(found)), np.fromiter(map(len, found), np.int64, len(found)))
 
 
 def _quotes(data: bytes, begins: Int64Array) -> Int64Array:
@@ -241,6 +240,10 @@ class _Header(msgspec.Struct, frozen=True, gc=False):
     value: bytes | None
 
 
+def _pairs(headers: Iterable[_Header]) -> Headers:
+    return tuple([(header.key, header.value) for header in headers])
+
+
 class _Line(msgspec.Struct, frozen=True, gc=False):
     """An envelope in JSON."""
 
@@ -275,8 +278,7 @@ def parse_lines(lines: list[bytes]) -> Iterator[Fields]:
             value, at = _verbatim(line, at, _VALUE, value)
             if not line.startswith(_HEADERS, at):
                 raise ValueError("an envelope has other fields")
-        headers = tuple([(header.key, header.value) for header in one.headers])
-        yield key, value, headers, one.partition, one.offset, one.timestamp
+        yield key, value, _pairs(one.headers), one.partition, one.offset, one.timestamp
 
 
 def _verbatim(line: bytes, at: int, name: bytes, raw: bytes) -> tuple[bytes, int]:

@@ -39,13 +39,11 @@ from airflow_provider_kafka_s3.config import (
     record_format,
 )
 from airflow_provider_kafka_s3.documents.manifest import Manifest, ObjectEntry, SlicePart
-from airflow_provider_kafka_s3.documents.offsets import certain_ranges
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import (
     ConfigurationError,
     DataLossError,
 )
-from airflow_provider_kafka_s3.formats.block_index import Chunk
 from airflow_provider_kafka_s3.reading.avro_file import datums
 from airflow_provider_kafka_s3.reading.committed_objects import CommittedObjects
 from airflow_provider_kafka_s3.reading.envelope_batches import batch_rows, envelope_rows
@@ -56,6 +54,7 @@ from airflow_provider_kafka_s3.reading.field_bytes import EnvelopedBytes, Ignore
 from airflow_provider_kafka_s3.reading.lines import LineBlock, expanded, line_blocks, lines_of
 from airflow_provider_kafka_s3.reading.record import Record, Records
 from airflow_provider_kafka_s3.reading.remote_file import REQUEST, RemoteFile
+from airflow_provider_kafka_s3.reading.row_offsets import RowOffsets
 from airflow_provider_kafka_s3.reading.rows import AMBIGUOUS
 
 __all__ = [
@@ -223,7 +222,7 @@ def keeps_offsets(objects: CommittedObjects, entry: ObjectEntry, part: SlicePart
     """
     if isinstance(objects.layout.content, Envelope) or objects.is_dead_letters(entry):
         return True
-    if certain_ranges(part.min_offset, part.max_offset + 1, part.records) is not None:
+    if RowOffsets.of_part(part).is_known:
         return True
     return with_index and _Object(objects, entry).has_offsets_in_index()
 
@@ -334,40 +333,30 @@ class _Object:
 
     def _places(self) -> tuple[Iterator[int], Iterator[int | None]]:
         """Partition and offset of each row."""
-        parts = [*self._parts_by_index()] if self._has_index else [(part, None) for part in self._entry.by_slice]
-        partitions = (itertools.repeat(self._plan.slices[part.id].partition, part.records) for part, _ in parts)
-        return itertools.chain.from_iterable(partitions), itertools.chain.from_iterable(map(_offsets, parts))
+        parts = [*(self._by_index() if self._has_index else self._by_slice())]
+        partitions = (itertools.repeat(self._plan.slices[id_].partition, rows.records) for id_, rows in parts)
+        offsets = map(_offsets, (rows for _, rows in parts))
+        return itertools.chain.from_iterable(partitions), itertools.chain.from_iterable(offsets)
 
     def has_offsets_in_index(self) -> bool:
         """Whether there is an index, which has the offset of each record."""
-        return self._has_index and all(
-            (chunk is not None and chunk.has_ranges)
-            or certain_ranges(part.min_offset, part.max_offset + 1, part.records) is not None
-            for part, chunk in self._parts_by_index()
-        )
+        return self._has_index and all(rows.is_known for _, rows in self._by_index())
 
     @property
     def _has_index(self) -> bool:
         return isinstance(self._layout.format, BlockGzip) and self._sibling is None
 
-    def _parts_by_index(self) -> Iterator[tuple[SlicePart, Chunk | None]]:
-        """Blocks of the index, as parts of the object."""
+    def _by_slice(self) -> Iterator[tuple[int, RowOffsets]]:
+        """The id of each slice, and the offsets of its rows."""
+        return ((part.id, RowOffsets.of_part(part)) for part in self._entry.by_slice)
+
+    def _by_index(self) -> Iterator[tuple[int, RowOffsets]]:
+        """The same by the blocks of the index; an object of blocks has one slice."""
         try:
             chunks = self._objects.chunks(self._entry)
         except DataLossError:
-            yield from ((part, None) for part in self._entry.by_slice)
-            return
-        for chunk in chunks:
-            assert chunk.next_record_offset is not None, "its bytes are those that were written"
-            yield (
-                SlicePart(
-                    id=self._entry.slices[0],
-                    records=chunk.num_records,
-                    min_offset=chunk.first_record_offset,
-                    max_offset=chunk.next_record_offset - 1,
-                ),
-                chunk,
-            )
+            return self._by_slice()
+        return ((self._entry.slices[0], RowOffsets.of_chunk(chunk)) for chunk in chunks)
 
     def _envelopes(self, kept: KeptParts) -> Iterator[_Some]:
         layout = self._layout
@@ -435,14 +424,11 @@ class _Object:
         self._objects.require_crc32(entry, file.crc32)
 
 
-def _offsets(known_part: tuple[SlicePart, Chunk | None]) -> Iterator[int | None]:
-    """The offset of each row of a part, as far as they are known."""
-    part, chunk = known_part
-    known = None if chunk is None else chunk.ranges()
+def _offsets(rows: RowOffsets) -> Iterator[int | None]:
+    """The offset of each row, if all are known."""
+    known = rows.ranges()
     if known is None:
-        known = certain_ranges(part.min_offset, part.max_offset + 1, part.records)
-    if known is None:
-        return itertools.repeat(None, part.records)
+        return itertools.repeat(None, rows.records)
     return itertools.chain.from_iterable(range(start, stop) for start, stop in known)
 
 

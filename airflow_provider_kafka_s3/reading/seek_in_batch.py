@@ -14,11 +14,11 @@ from typing import Final
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.config import BlockGzip, Envelope, Format, JsonLines, SiblingObjects
 from airflow_provider_kafka_s3.documents.manifest import Manifest, ObjectEntry, SlicePart
-from airflow_provider_kafka_s3.documents.offsets import Ranges, certain_ranges, coalesce, subtract
+from airflow_provider_kafka_s3.documents.offsets import Ranges, coalesce, subtract
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, DataLossError
-from airflow_provider_kafka_s3.formats.block_index import Chunk
 from airflow_provider_kafka_s3.reading.committed_objects import CommittedObjects
+from airflow_provider_kafka_s3.reading.row_offsets import RowOffsets
 from airflow_provider_kafka_s3.reading.rows import Row, Unreadable, rows_of, uncompressed
 from airflow_provider_kafka_s3.reading.sought import SoughtRecord, of_dead_letter, of_envelope, text_headers
 
@@ -123,7 +123,7 @@ class BatchSeek:
             rows = self._rows(entry, settings, body, entry.records, slice(before, before + part.records))
             yield from self._from(complete(entry, row) for row in rows)
             return
-        unit = _Unit(part.min_offset, part.max_offset + 1, part.records, before, None)
+        unit = _Unit(RowOffsets.of_part(part), before)
         yield from self._unit(entry, unit, lambda wanted: self._rows(entry, settings, body, entry.records, wanted))
 
     def _blocks(
@@ -140,12 +140,10 @@ class BatchSeek:
             yield from whole()
             return
         for chunk in chunks:
-            end = chunk.next_record_offset
-            assert end is not None, "its bytes are those that were written"
-            unit = _Unit(chunk.first_record_offset, end, chunk.num_records, before, chunk)
+            unit = _Unit(RowOffsets.of_chunk(chunk), before)
             before += chunk.num_records
-            if unit.end > self.within[0] and unit.first < self.within[1]:
-                yield unit.first
+            if unit.offsets.end > self.within[0] and unit.offsets.first < self.within[1]:
+                yield unit.offsets.first
                 place = (chunk.byte_offset, chunk.byte_offset + chunk.byte_length)
                 yield from self._block(settings, entry, unit, place)
 
@@ -163,36 +161,37 @@ class BatchSeek:
 
         def rows(wanted: slice) -> list[Row]:
             inside = slice(wanted.start - unit.before, wanted.stop - unit.before)
-            return self._rows(entry, settings.lines, text, unit.records, inside)
+            return self._rows(entry, settings.lines, text, unit.offsets.records, inside)
 
         if is_enveloped:
-            whole = rows(slice(unit.before, unit.before + unit.records))
+            whole = rows(slice(unit.before, unit.before + unit.offsets.records))
             yield from self._from(of_envelope(entry, row) for row in whole)
         else:
             yield from self._unit(entry, unit, rows)
 
     def _tombstones(self, entry: ObjectEntry, part: SlicePart, before: int) -> Iterator[SoughtRecord]:
         """Records without values: their keys and headers alone."""
-        unit = _Unit(part.min_offset, part.max_offset + 1, part.records, before, None)
+        unit = _Unit(RowOffsets.of_part(part), before)
         none = Row(b"", None)
         yield from self._unit(entry, unit, lambda wanted: [none] * (wanted.stop - wanted.start))
 
     def _unit(self, entry: ObjectEntry, unit: _Unit, rows: Callable[[slice], list[Row]]) -> Iterator[SoughtRecord]:
         """Records of a block or an object whose rows have no offsets."""
-        beside = _Beside(self, entry)
-        if not unit.is_known and not unit.is_edge(self.within[0]):
+        beside, offsets = _Beside(self, entry), unit.offsets
+        if not offsets.is_known and not unit.is_edge(self.within[0]):
             self._require_known(entry, unit, "object")
-            found = rows(slice(unit.before, unit.before + unit.records))
+            found = rows(slice(unit.before, unit.before + offsets.records))
             for number, row in enumerate(found, start=unit.before):
-                yield beside.record(row, number, None, (unit.first, unit.end))
+                yield beside.record(row, number, None, (offsets.first, offsets.end))
             return
         for numbers in unit.pieces(*self.within):
             first = unit.before + numbers[0][0]
             found = rows(slice(first, first + len(numbers)))
             for (number, offset), row in zip(numbers, found, strict=True):
                 yield beside.record(row, unit.before + number, offset, None)
-        if not unit.is_known and self.within[0] <= unit.first < unit.end - 1:
-            raise self._unknown(entry, unit, "block" if unit.records < entry.records else "object", unit.first + 1)
+        if not offsets.is_known and self.within[0] <= offsets.first < offsets.end - 1:
+            what = "block" if offsets.records < entry.records else "object"
+            raise self._unknown(entry, unit, what, offsets.first + 1)
 
     def _from(self, records: Iterator[SoughtRecord]) -> Iterator[SoughtRecord]:
         """Those in the range, of records that have their offset and their partition."""
@@ -215,15 +214,16 @@ class BatchSeek:
 
     def _require_known(self, entry: ObjectEntry, unit: _Unit, what: str) -> None:
         """Refuse rows whose offsets are not known, unless one of them may be the sought record and all are wanted."""
-        wanted = self.whole_block and unit.first <= self.within[0] < unit.end
-        if not (unit.is_known or wanted or unit.is_edge(self.within[0])):
+        wanted = self.whole_block and unit.offsets.first <= self.within[0] < unit.offsets.end
+        if not (unit.offsets.is_known or wanted or unit.is_edge(self.within[0])):
             raise self._unknown(entry, unit, what, self.within[0])
 
     def _unknown(self, entry: ObjectEntry, unit: _Unit, what: str, offset: int) -> ConfigurationError:
         why = "an earlier version wrote its index without them" if what == "block" else "its format keeps no offsets"
+        rows = unit.offsets
         return ConfigurationError(
             f"topic {self.plan.topic!r}, partition {self.partition}: which record has offset {offset} is not "
-            f"known. Its {what} has {unit.records:,} records with offsets from {unit.first} to {unit.end - 1}, so "
+            f"known. Its {what} has {rows.records:,} records with offsets from {rows.first} to {rows.end - 1}, so "
             f"there are gaps between them, and {why} (content='envelope' keeps offsets). To get all of "
             f"them, one of which it may be, use --whole-block (whole_block=True): {self.objects.url(entry)}"
         )
@@ -231,31 +231,19 @@ class BatchSeek:
 
 @dataclass(frozen=True)
 class _Unit:
-    """Rows of an object, and their offsets.
+    """Rows of an object that follow one another.
 
     Attributes:
-        first: offset of the first one.
-        end: one past the offset of the last one.
-        records: number of rows.
+        offsets: of the rows.
         before: rows of the object before them.
-        chunk: of the index, which may have the ranges of their offsets; None: they are not those of a block.
     """
 
-    first: int
-    end: int
-    records: int
+    offsets: RowOffsets
     before: int
-    chunk: Chunk | None
-
-    @property
-    def is_known(self) -> bool:
-        """Whether the offset of each row is known."""
-        has_ranges = self.chunk is not None and self.chunk.has_ranges
-        return has_ranges or certain_ranges(self.first, self.end, self.records) is not None
 
     def is_edge(self, offset: int) -> bool:
         """Whether the first row, which a reader from an offset on gets first, or the last one, has a known offset."""
-        return offset <= self.first or offset == self.end - 1
+        return offset <= self.offsets.first or offset == self.offsets.end - 1
 
     def pieces(self, start: int, stop: int) -> Iterator[list[tuple[int, int]]]:
         """Number of the row and offset, of those in a range of offsets, as far as they are known.
@@ -263,18 +251,15 @@ class _Unit:
         Those of a piece follow one another. Pieces grow: few rows are made for a few records, and the lines of a block
         are not counted again and again for many.
         """
-        ranges = None if self.chunk is None else self.chunk.ranges()
-        if ranges is None:
-            ranges = certain_ranges(self.first, self.end, self.records)
-        if ranges is not None:
+        if (ranges := self.offsets.ranges()) is not None:
             found, size = _numbered(ranges, start, stop), _FIRST_ROWS
             while piece := [*itertools.islice(found, size)]:
                 yield piece
                 size *= 2
-        elif start <= self.first < stop:
-            yield [(0, self.first)]
-        elif start == self.end - 1:
-            yield [(self.records - 1, start)]
+        elif start <= self.offsets.first < stop:
+            yield [(0, self.offsets.first)]
+        elif start == self.offsets.end - 1:
+            yield [(self.offsets.records - 1, start)]
 
 
 def _numbered(ranges: Iterable[tuple[int, int]], start: int, stop: int) -> Iterator[tuple[int, int]]:

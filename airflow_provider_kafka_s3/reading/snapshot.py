@@ -17,7 +17,7 @@ from airflow_provider_kafka_s3.documents.codec import MAX_BATCH
 from airflow_provider_kafka_s3.documents.log_index import IndexedBatch
 from airflow_provider_kafka_s3.documents.manifest import Manifest
 from airflow_provider_kafka_s3.documents.marker import Marker
-from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
+from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, LogTamperedError
 from airflow_provider_kafka_s3.inspect.status import owned_topics
@@ -25,6 +25,7 @@ from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.messages import few, or_nearest
 from airflow_provider_kafka_s3.parallel import in_threads
 from airflow_provider_kafka_s3.reading.record_times import overlap, window
+from airflow_provider_kafka_s3.reading.snapshot_coverage import SnapshotCoverage
 from airflow_provider_kafka_s3.reading.snapshot_objects import SnapshotObject, snapshot_objects
 from airflow_provider_kafka_s3.reading.summarized_batches import BatchSelection, SummarizedBatches, checksums_of
 from airflow_provider_kafka_s3.storage.bucket import open_bucket
@@ -94,6 +95,7 @@ class Snapshot:
         # The checksums of the documents of all batches that were selected.
         self._checksums: dict[int, bytes] = {}
         self._read: dict[int, tuple[SnapshotObject, ...]] = {}
+        self._coverage: SnapshotCoverage | None = None
         if not 0 <= self.batch <= last:
             raise ConfigurationError(
                 f"topic {log.topic!r} of pipeline {log.pipeline!r} has no state at batch {at}: batches up to {last} "
@@ -311,126 +313,15 @@ class Snapshot:
             return self._marker.generation
         return last.generation + (last.status == "reset")
 
-    def landed_offsets(self, generation: int) -> Offsets:
-        """Offsets of a generation of the topic that committed batches have in objects."""
-        if generation > self._marker.generation:
-            return NO_OFFSETS
-        return self.claimed_offsets(generation) - self._marker.lost_in(generation)
-
-    def lost_offsets(self, generation: int, low: int | None = None, high: int | None = None) -> Offsets:
-        """Offsets of a generation that are in no object: of batches that were abandoned as lost, or deleted by Kafka.
-
-        Args:
-            generation: of the topic.
-            low: lowest timestamp in milliseconds. Lost records have no times: those between offsets that are all
-                earlier, or all later, are left out.
-            high: end of the timestamps.
-        """
-        if generation > self._marker.generation:
-            return NO_OFFSETS
-        return self._in_window(generation, self._claimed(generation, self._marker.lost_in(generation)), low, high)
-
-    def claimed_offsets(self, generation: int) -> Offsets:
-        """Offsets of a generation that batches of this snapshot have: in objects, or as accepted gaps."""
-        if generation > self._marker.generation:
-            return NO_OFFSETS
-        return self._claimed(generation, self._marker.covered_in(generation))
-
-    def missing_offsets(self, generation: int, low: int | None = None, high: int | None = None) -> Offsets:
-        """Offsets between landed ones that no batch of this snapshot has.
-
-        They are of a batch that is open, of batches behind it, of batches that were abandoned and will be landed again,
-        or lie between windows that were landed apart. For a state at an earlier batch, later ones are not looked at.
-
-        Args:
-            generation: of the topic.
-            low: lowest timestamp in milliseconds, as of :meth:`lost_offsets`.
-            high: end of the timestamps.
-        """
-        if generation > self._marker.generation:
-            return NO_OFFSETS
-        claimed = self.claimed_offsets(generation)
-        landed = self._marker.covered_in(generation) if self._is_latest else claimed
-        hull = Offsets({partition: [(ranges[0][0], ranges[-1][1])] for partition, ranges in landed.items()})
-        return self._in_window(generation, hull - claimed, low, high)
-
-    def why_missing(self, generation: int, missing: Offsets) -> str:
-        """What to do about offsets that no batch of this snapshot has."""
-        parts = []
-        if held := missing & self._marker.covered_in(generation):
-            if self._is_latest:
-                why = (
-                    f"landed, but batch {self.batch + 1} before them is open. Complete it by the run that planned it, "
-                    f"or by {self.log.remedies.recover()}"
-                )
-            else:
-                why = f"in batches behind batch {self.batch}"
-            parts.append(f"offsets {held} are {why}")
-        if open_ := missing - held:
-            again = (
-                "Land them first, if Kafka has them"
-                if generation == self._marker.generation
-                else "The topic was created again since, so they cannot be landed any more"
+    @property
+    def coverage(self) -> SnapshotCoverage:
+        """Which offsets its batches have, and which not."""
+        if self._coverage is None:
+            is_whole = self.since == 0 and self.batch == self._marker.last_resolved
+            self._coverage = SnapshotCoverage(
+                self.log, self._marker, self._batches, self.batch, is_latest=self._is_latest, is_whole=is_whole
             )
-            parts.append(f"offsets {open_} are in no complete batch. {again}")
-        return "; ".join(parts)
-
-    def _in_window(self, generation: int, offsets: Offsets, low: int | None, high: int | None) -> Offsets:
-        """Those of the offsets whose records may have been in a window; objects around them have times."""
-        if not offsets or (low is None and high is None):
-            return offsets
-
-        def around(batches: Iterable[IndexedBatch]) -> tuple[dict[int, int], dict[int, int]]:
-            before: dict[int, int] = {}
-            behind: dict[int, int] = {}
-            for batch in batches:
-                if batch.generation != generation or batch.status != "commit" or not batch.has_times:
-                    continue
-                for first, last, start, end in batch.boxes:
-                    if first < last:
-                        continue  # of several Kafka partitions, none of which may have all of these offsets
-                    if low is not None and batch.max_timestamp < low:
-                        before[first] = max(before.get(first, 0), end)
-                    if high is not None and batch.min_timestamp >= high:
-                        behind[first] = min(behind.get(first, start), start)
-            return before, behind
-
-        before, behind = self._batches.read(around)
-        return Offsets(
-            {
-                partition: [
-                    (start, end)
-                    for start, end in ranges
-                    if end > before.get(partition, 0) and start < behind.get(partition, end)
-                ]
-                for partition, ranges in offsets.items()
-            }
-        )
-
-    def _claimed(self, generation: int, offsets: Offsets) -> Offsets:
-        """Those of the marker's offsets that batches of this snapshot have claimed; by hulls, maybe a few more."""
-        if self.since == 0 and self.batch == self._marker.last_resolved:
-            return offsets
-
-        def claimed(batches: Iterable[IndexedBatch]) -> Offsets:
-            found = NO_OFFSETS
-            for batch in batches:
-                if batch.generation != generation or not batch.covers:
-                    continue
-                if batch.claim is not None:
-                    found |= batch.claim
-                    continue
-                found |= Offsets(
-                    {
-                        partition: [(start, end)]
-                        for first, last, start, end in batch.boxes
-                        for partition, _ in offsets.items()
-                        if first <= partition <= last
-                    }
-                )
-            return found
-
-        return self._batches.read(claimed) & offsets if offsets else NO_OFFSETS
+        return self._coverage
 
     @property
     def records(self) -> int:

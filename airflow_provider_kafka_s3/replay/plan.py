@@ -44,7 +44,7 @@ def plan_replay(log: TopicLog, request: ReplayRequest, target: TopicInfo) -> Rep
     found = _Found(log, request, selection)
     for plan, decision, lost in snapshot.documents(selection.batches(snapshot)):
         found.add_batch(plan, decision, lost)
-    found.add_lost_offsets(snapshot.lost_offsets(selection.generation, selection.low, selection.high))
+    found.add_lost_offsets(snapshot.coverage.lost(selection.generation, selection.low, selection.high))
     steps = {partition: found.steps(parts) for partition, parts in sorted(found.parts.items())}
     found.add_missing_offsets(snapshot)
     require_acknowledged(log, request, found.missing)
@@ -89,8 +89,8 @@ class _Selection:
     def missing(self, snapshot: Snapshot) -> Offsets:
         """Offsets that no batch has: those that are selected by themselves, or lie between landed ones."""
         if self.offsets is None:
-            return self.among(snapshot.missing_offsets(self.generation, self.low, self.high))
-        return self.among(self.offsets - snapshot.claimed_offsets(self.generation))
+            return self.among(snapshot.coverage.missing(self.generation, self.low, self.high))
+        return self.among(self.offsets - snapshot.coverage.claimed(self.generation))
 
     def has(self, partition: int, start: int, end: int) -> bool:
         """Whether some of these offsets are selected."""
@@ -199,14 +199,14 @@ class _Found:
         """Add offsets that may be landed later, unless runs have landed the whole window."""
         missing = self.selection.missing(snapshot)
         if missing and not self._is_landed(snapshot):
-            self.missing["gaps"] = snapshot.why_missing(self.selection.generation, missing)
+            self.missing["gaps"] = snapshot.coverage.why_missing(self.selection.generation, missing)
 
     def _is_landed(self, snapshot: Snapshot) -> bool:
         """Whether runs whose batches are sent have landed the window of time: missing offsets are outside of it."""
         selection = self.selection
         if selection.offsets is not None or selection.low is None or selection.high is None:
             return False
-        landed = snapshot.claimed_offsets(selection.generation)
+        landed = snapshot.coverage.claimed(selection.generation)
         windows = []
         for record in in_threads(self.log.read_run, sorted(self.runs)):
             if record is None or record.window is None:
@@ -291,7 +291,7 @@ def _span(partition: int, part: SlicePart) -> Offsets:
 
 def _nothing(request: ReplayRequest, snapshot: Snapshot, selection: _Selection) -> NothingToReplayError:
     """The error for a selection without records, with what there is."""
-    log, there = snapshot.log, snapshot.landed_offsets(selection.generation)
+    log, there = snapshot.log, snapshot.coverage.landed(selection.generation)
     generations = [number for number in snapshot.generations if number != selection.generation]
     others = f"; generations {', '.join(map(str, generations))} have others" if generations else ""
     return NothingToReplayError(

@@ -311,7 +311,7 @@ def test_a_snapshot_of_many_batches_has_the_sums_of_all_of_them(monkeypatch: pyt
     process = Process(2_400, sizes=SIZES)
 
     def sums(snapshot: Snapshot) -> list[object]:
-        offsets = snapshot.landed_offsets(0), snapshot.lost_offsets(0)
+        offsets = snapshot.coverage.landed(0), snapshot.coverage.lost(0)
         return [snapshot.records, snapshot.dead_letters, snapshot.generations, snapshot.generation, *offsets]
 
     expected = sums(Snapshot(process.engine.log, since=7, at=2_333))

@@ -35,6 +35,13 @@ def land_behind(world: World, offset: int) -> None:
     assert world.land() == world.lines
 
 
+def create_again(world: World, records: int) -> None:
+    """Another topic of the same name, with other records."""
+    world.kafka.create_topic(TOPIC)
+    for _ in range(records):
+        world.kafka.append(TOPIC, 0, b"other", 0)
+
+
 @pytest.mark.parametrize("gaps", [True, False])
 @pytest.mark.parametrize("deleted", [1, 5, 6])
 def test_the_rest_of_a_chunk_shows_where_it_ends(deleted: int, gaps: bool) -> None:
@@ -79,9 +86,7 @@ def test_a_chunk_that_goes_past_the_end_of_an_empty_partition_is_refused() -> No
     """The topic was created again."""
     world = World(gaps=False)
     world.mark(world.write([world.offsets]))
-    world.kafka.create_topic(TOPIC)
-    for _ in range(5):
-        world.kafka.append(TOPIC, 0, b"other", 0)
+    create_again(world, 5)
     world.kafka.delete_records(TOPIC, 0, 5)
     assert "the topic was created again" in refusal(world, ConfigurationError)
 
@@ -119,9 +124,7 @@ def test_other_records_than_the_rest_of_a_chunk_are_refused() -> None:
     """The topic was created again, and has lost its first records since."""
     world = World(gaps=False)
     world.mark(world.write([world.offsets[:7]]))
-    world.kafka.create_topic(TOPIC)
-    for _ in range(9):
-        world.kafka.append(TOPIC, 0, b"other", 0)
+    create_again(world, 9)
     world.kafka.delete_records(TOPIC, 0, 5)
     assert "are not those in Kafka from offset 5 on" in refusal(world, ConfigurationError)
 

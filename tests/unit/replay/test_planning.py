@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_kafka_s3.batch import log_index
-from airflow_provider_kafka_s3.batch.request import RunRequest
+from airflow_provider_kafka_s3.batch.request import RequestedWindow, RunRequest
 from airflow_provider_kafka_s3.config import (
     BlockGzip,
     ByField,
@@ -38,16 +38,19 @@ VALUES = ("key", "headers", "timestamp")
 """What objects of values do not keep."""
 
 
-def land_around(topic: Topic) -> None:
-    """Land some offsets first, so that a later object has several slices of a Kafka partition."""
-
-    def land(run: str, window: dict[int, tuple[int, int]]) -> None:
-        wanted = RunRequest(run=run, offsets="data_interval", layout=topic.layout, starting=None, window=window)
-        topic.pipeline.land(wanted)
-
-    land("m", {0: (4, 6)})
-    land("n", {0: (1, 2)})
-    land("rest", {0: (0, 10), 1: (0, 10)})
+def land_windows(topic: Topic, *windows: RequestedWindow) -> None:
+    """Land these windows, of times or of offsets, each by a run."""
+    for window in windows:
+        topic.pipeline.land(
+            RunRequest(
+                run=f"{window}",
+                offsets="data_interval",
+                layout=topic.layout,
+                starting=None,
+                window=window,
+                adopt_wait=0,
+            )
+        )
 
 
 @pytest.mark.parametrize("with_offsets", [True, False])
@@ -64,7 +67,8 @@ def test_an_object_with_several_slices_of_a_partition_gives_each_record_once_and
     for partition in (0, 1):
         for n in range(10):
             topic.append(b"%d" % n, partition=partition, timestamp=START + n)
-    land_around(topic)
+    # Some offsets first, so that a later object has several slices of a Kafka partition.
+    land_windows(topic, {0: (4, 6)}, {0: (1, 2)}, {0: (0, 10), 1: (0, 10)})
     accepted = () if with_offsets else VALUES
     found = replayed(topic, without=accepted)
     expected = [(partition, n, b"%d" % n) for partition in (0, 1) for n in range(10)]
@@ -196,18 +200,8 @@ def test_offsets_that_were_lost_outside_of_a_window_of_times_are_not_named() -> 
 
 
 def land_offsets(topic: Topic, *ranges: tuple[int, int]) -> None:
-    """Land these offsets, each range by a run."""
-    for bounds in ranges:
-        topic.pipeline.land(
-            RunRequest(
-                run=f"{bounds}",
-                offsets="data_interval",
-                layout=topic.layout,
-                starting=None,
-                window={0: bounds},
-                adopt_wait=0,
-            )
-        )
+    """Land these offsets of the first Kafka partition, each range by a run."""
+    land_windows(topic, *({0: bounds} for bounds in ranges))
 
 
 def landed_apart() -> Topic:
@@ -250,11 +244,7 @@ def test_offsets_that_are_not_landed_are_named_in_windows_that_they_may_be_in() 
 
 def land_hours(topic: Topic, *windows: tuple[int, int]) -> None:
     """Land these hours of the records, one each, each window by a run."""
-    for start, end in windows:
-        hours = (START + start * HOUR, START + end * HOUR)
-        topic.pipeline.land(
-            RunRequest(run=f"{hours}", offsets="data_interval", layout=topic.layout, starting=None, window=hours)
-        )
+    land_windows(topic, *((START + start * HOUR, START + end * HOUR) for start, end in windows))
 
 
 @pytest.mark.usefixtures("_in_memory")

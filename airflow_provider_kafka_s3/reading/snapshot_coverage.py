@@ -1,0 +1,164 @@
+"""Which offsets of a topic the batches of a snapshot have, and which not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.documents.log_index import IndexedBatch
+from airflow_provider_kafka_s3.documents.marker import Marker
+from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
+from airflow_provider_kafka_s3.reading.summarized_batches import SummarizedBatches
+
+__all__ = ["SnapshotCoverage"]
+
+
+class SnapshotCoverage:
+    """The offsets of a snapshot. The index of the log is read once for a generation, and only if they depend on it.
+
+    Args:
+        log: of the topic.
+        marker: as the snapshot has read it.
+        batches: of the snapshot.
+        batch: number of the last one.
+        is_latest: whether the snapshot is the latest state, and not one at a batch that was named.
+        is_whole: whether it has all batches that the marker has as resolved.
+    """
+
+    def __init__(
+        self,
+        log: TopicLog,
+        marker: Marker,
+        batches: SummarizedBatches,
+        batch: int,
+        *,
+        is_latest: bool,
+        is_whole: bool,
+    ) -> None:
+        self._log = log
+        self._marker = marker
+        self._batches = batches
+        self._batch = batch
+        self._is_latest = is_latest
+        self._is_whole = is_whole
+        self._claimed: dict[int, Offsets] = {}
+
+    def claimed(self, generation: int) -> Offsets:
+        """Offsets of a generation that its batches have, in objects or as accepted gaps; by hulls, maybe a few more."""
+        if generation > self._marker.generation:
+            return NO_OFFSETS
+        covered = self._marker.covered_in(generation)
+        if self._is_whole or not covered:
+            return covered
+        if generation not in self._claimed:
+
+            def claims(batches: Iterable[IndexedBatch]) -> Offsets:
+                found = NO_OFFSETS
+                for batch in batches:
+                    if batch.generation == generation and batch.covers:
+                        found |= _hull(batch, covered) if batch.claim is None else batch.claim
+                return found
+
+            self._claimed[generation] = self._batches.read(claims) & covered
+        return self._claimed[generation]
+
+    def landed(self, generation: int) -> Offsets:
+        """Offsets of a generation that committed batches have in objects."""
+        claimed = self.claimed(generation)
+        return claimed - self._marker.lost_in(generation) if claimed else NO_OFFSETS
+
+    def lost(self, generation: int, low: int | None = None, high: int | None = None) -> Offsets:
+        """Offsets of a generation that are in no object: of batches that were abandoned as lost, or deleted by Kafka.
+
+        Args:
+            generation: of the topic.
+            low: lowest timestamp in milliseconds. Lost records have no times: those between offsets that are all
+                earlier, or all later, are left out.
+            high: end of the timestamps.
+        """
+        if generation > self._marker.generation or not (lost := self._marker.lost_in(generation)):
+            return NO_OFFSETS
+        return self._in_window(generation, lost & self.claimed(generation), low, high)
+
+    def missing(self, generation: int, low: int | None = None, high: int | None = None) -> Offsets:
+        """Offsets between landed ones that no batch of the snapshot has.
+
+        They are of a batch that is open, of batches behind it, of batches that were abandoned and will be landed again,
+        or lie between windows that were landed apart. For a state at an earlier batch, later ones are not looked at.
+
+        Args:
+            generation: of the topic.
+            low: lowest timestamp in milliseconds, as of :meth:`lost`.
+            high: end of the timestamps.
+        """
+        if generation > self._marker.generation:
+            return NO_OFFSETS
+        claimed = self.claimed(generation)
+        around = self._marker.covered_in(generation) if self._is_latest else claimed
+        hull = Offsets({partition: [(ranges[0][0], ranges[-1][1])] for partition, ranges in around.items()})
+        return self._in_window(generation, hull - claimed, low, high)
+
+    def why_missing(self, generation: int, missing: Offsets) -> str:
+        """What to do about offsets that no batch of the snapshot has."""
+        parts = []
+        if held := missing & self._marker.covered_in(generation):
+            if self._is_latest:
+                why = (
+                    f"landed, but batch {self._batch + 1} before them is open. Complete it by the run that planned it, "
+                    f"or by {self._log.remedies.recover()}"
+                )
+            else:
+                why = f"in batches behind batch {self._batch}"
+            parts.append(f"offsets {held} are {why}")
+        if open_ := missing - held:
+            again = (
+                "Land them first, if Kafka has them"
+                if generation == self._marker.generation
+                else "The topic was created again since, so they cannot be landed any more"
+            )
+            parts.append(f"offsets {open_} are in no complete batch. {again}")
+        return "; ".join(parts)
+
+    def _in_window(self, generation: int, offsets: Offsets, low: int | None, high: int | None) -> Offsets:
+        """Those of the offsets whose records may have been in a window; objects around them have times."""
+        if not offsets or (low is None and high is None):
+            return offsets
+
+        def around(batches: Iterable[IndexedBatch]) -> tuple[dict[int, int], dict[int, int]]:
+            before: dict[int, int] = {}
+            behind: dict[int, int] = {}
+            for batch in batches:
+                if batch.generation != generation or batch.status != "commit" or not batch.has_times:
+                    continue
+                for first, last, start, end in batch.boxes:
+                    if first < last:
+                        continue  # of several Kafka partitions, none of which may have all of these offsets
+                    if low is not None and batch.max_timestamp < low:
+                        before[first] = max(before.get(first, 0), end)
+                    if high is not None and batch.min_timestamp >= high:
+                        behind[first] = min(behind.get(first, start), start)
+            return before, behind
+
+        before, behind = self._batches.read(around)
+        return Offsets(
+            {
+                partition: [
+                    (start, end)
+                    for start, end in ranges
+                    if end > before.get(partition, 0) and start < behind.get(partition, end)
+                ]
+                for partition, ranges in offsets.items()
+            }
+        )
+
+
+def _hull(batch: IndexedBatch, offsets: Offsets) -> Offsets:
+    """What a batch may claim, of the Kafka partitions that some offsets have."""
+    return Offsets(
+        {
+            partition: [(start, end)]
+            for first, last, start, end in batch.boxes
+            for partition, _ in offsets.items()
+            if first <= partition <= last
+        }
+    )
