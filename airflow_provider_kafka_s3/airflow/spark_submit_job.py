@@ -52,7 +52,7 @@ def spark_settings(operator: SparkSubmitOperator) -> SparkSettings:
     """The Spark settings of an operator whose templates are rendered.
 
     Every parameter that ``SparkSubmitOperator`` passes to its hook is an attribute of the operator, by the same name or
-    with an underscore before it. A setting of ``conf`` that is None is not set.
+    with an underscore before it. A value of ``conf`` or ``env_vars`` that is None is not set.
     """
     given = {}
     for name in signature(SparkSubmitHook).parameters:
@@ -63,7 +63,7 @@ def spark_settings(operator: SparkSubmitOperator) -> SparkSettings:
     named = {name: given.pop(name) for name in _NAMED}
     return SparkSettings(
         conf={name: str(value) for name, value in conf.items() if value is not None},
-        env={name: str(value) for name, value in env.items()},
+        env={name: str(value) for name, value in env.items() if value is not None},
         more=given,
         **named,
     )

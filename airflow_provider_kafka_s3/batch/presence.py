@@ -17,7 +17,7 @@ from airflow_provider_kafka_s3.documents.manifest import ObjectEntry
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import MissingObjectError
-from airflow_provider_kafka_s3.messages import few
+from airflow_provider_kafka_s3.messages import count, few
 
 __all__ = ["missing_objects", "require_objects"]
 
@@ -91,8 +91,8 @@ def _groups(batches: Iterable[Covering], target: Offsets) -> Iterator[list[tuple
 def missing_objects(committer: Committer, batches: Sequence[int], missing: Sequence[str]) -> MissingObjectError:
     """The error for objects that are gone, with both remedies."""
     return MissingObjectError(
-        f"{len(missing)} objects of committed batches {few([str(b) for b in sorted(set(batches))])} of topic "
-        f"{committer.log.topic!r} are gone: {few([committer.store.url(key) for key in missing])}. Nothing was changed. "
+        f"{count(len(missing), 'object')} of committed batches {few([str(b) for b in sorted(set(batches))])} of topic "
+        f"{committer.log.topic!r} {'is' if len(missing) == 1 else 'are'} gone: {few([committer.store.url(key) for key in missing])}. Nothing was changed. "
         f"Write them again from Kafka: with action='restore', or {committer.log.remedies.restore(batches)}. Or accept "
         f"that they are gone: for this run with on_missing='ignore', for good by "
         f"{committer.log.remedies.accept_deleted(batches)}"

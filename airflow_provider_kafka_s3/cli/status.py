@@ -41,7 +41,7 @@ def status(access: Access) -> Answer:
 def _status_lines(state: TopicStatus) -> list[str]:
     lag = "" if state.lag is None else f", lag {state.lag:,} offsets"
     resets = f", {count(state.generation, 'reset')}" if state.generation else ""
-    lines = [f"{state.pipeline} / {state.topic}: {state.batches:,} batches resolved{resets}{lag}"]
+    lines = [f"{state.pipeline} / {state.topic}: {count(state.batches, 'batch')} resolved{resets}{lag}"]
     if state.recreated:
         lines.append(
             f"  the topic was created again: stored {state.topic_id}, live {state.live_topic_id}; see kafka-s3 reset"

@@ -89,7 +89,7 @@ def test_status_without_names_finds_every_topic(world: World) -> None:
     world.run("first")
     output = world.cli("status", *ALL, "--json")
     assert [(t["pipeline"], t["topic"]) for t in output.data["topics"]] == [(PIPELINE, TOPIC)]
-    assert f"{PIPELINE} / {TOPIC}: 1 batches resolved, lag 0 offsets" in world.cli("status", *ALL).out
+    assert f"{PIPELINE} / {TOPIC}: 1 batch resolved, lag 0 offsets" in world.cli("status", *ALL).out
 
 
 def test_status_needs_no_kafka(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -133,6 +133,12 @@ def test_variables_of_the_job_are_those_of_its_driver_and_in_no_command_line(ben
     assert task.env_vars == {"SOME_TOKEN": secret, "HADOOP_CONF_DIR": "/etc/hadoop"}
 
 
+def test_a_variable_that_is_none_is_not_set(bench: Bench, cluster: str) -> None:
+    """The driver keeps the worker's value, and never has the text ``None``."""
+    bench.run(bench.task(env_vars={"HADOOP_CONF_DIR": "/etc/hadoop", "SOME_TOKEN": None}))
+    assert bench.spark.environments == [{"HADOOP_CONF_DIR": "/etc/hadoop", **SMALL_JOB_JVM}]
+
+
 def test_no_secret_of_a_connection_is_in_the_command_or_the_environment(bench: Bench, cluster: str) -> None:
     """Whatever the master is, they travel in the private file."""
     bench.run(bench.task(kafka_options={"kafka.sasl.jaas.config": f"{CANARY}-jaas"}))
