@@ -92,7 +92,8 @@ def missing_objects(committer: Committer, batches: Sequence[int], missing: Seque
     """The error for objects that are gone, with both remedies."""
     return MissingObjectError(
         f"{count(len(missing), 'object')} of committed batches {few([str(b) for b in sorted(set(batches))])} of topic "
-        f"{committer.log.topic!r} {'is' if len(missing) == 1 else 'are'} gone: {few([committer.store.url(key) for key in missing])}. Nothing was changed. "
+        f"{committer.log.topic!r} {'is' if len(missing) == 1 else 'are'} gone: "
+        f"{few([committer.store.url(key) for key in missing])}. Nothing was changed. "
         f"Write them again from Kafka: with action='restore', or {committer.log.remedies.restore(batches)}. Or accept "
         f"that they are gone: for this run with on_missing='ignore', for good by "
         f"{committer.log.remedies.accept_deleted(batches)}"
