@@ -4,7 +4,7 @@
 # One environment per generation of Airflow. The first is the default; the second is only for tests with Airflow 2.
 VENV := .venv
 VENV_2 := .venv-2.11
-# Both have the oldest Spark that is tested; this one has the newest.
+# Both have the oldest Spark that is tested; this one has the newest, and the newest Python that the machine has.
 VENV_SPARK := .venv-spark-4.2
 BUILD := .build
 UV_VERSION := 0.13.9
@@ -17,6 +17,7 @@ INSTALLED := $(VENV)/.installed
 INSTALLED_2 := $(VENV_2)/.installed
 INSTALLED_SPARK := $(VENV_SPARK)/.installed
 SPARK_WORKERS := $(BUILD)/spark-workers/.installed
+SPARK_WORKERS_NEWEST := $(BUILD)/spark-workers-4.2/.installed
 JARS := $(BUILD)/jars/.copied
 PEER_JARS := $(BUILD)/peers/.copied
 VERSITYGW := $(BUILD)/bin/versitygw
@@ -31,8 +32,10 @@ RESOLVE = $(UV) pip compile $(UV_FLAGS) --python-version 3.11 --no-annotate --no
 AIRFLOW_TESTS := tests/airflow tests/packaging \
   $(wildcard $(addprefix tests/unit/,airflow cli operators sensors))
 
-# The marked end-to-end tests run with the newest Spark, too.
+# The marked tests run with the newest Spark and Python, too: end-to-end ones, and those of this list, some of every layer.
 SPARK_TESTS := tests/airflow tests/packaging tests/spark
+PYTHON_TESTS := tests/golden $(wildcard $(addprefix tests/unit/,batch converters documents formats layout operators \
+  reading schemas spark storage submit))
 
 # Tests mostly wait for servers. In the order of the files, the longest come first.
 WORKERS := 2
@@ -67,9 +70,10 @@ test-2.11: setup-2.11 registry ## the tests that depend on Airflow, with Airflow
 	@echo "With Airflow 2.11:"
 	@$(VENV_2)/bin/python $(PYTEST) -o testpaths="$(AIRFLOW_TESTS)" $(ARGS)$(if $(ARGS), || [ $$? = 5 ])
 
-test-spark: setup-spark ## the end-to-end tests, with the newest Spark
-	@echo "With the newest Spark:"
+test-spark: setup-spark ## the end-to-end tests and some of every layer, with the newest Spark and Python
+	@echo "With the newest Spark and $$($(VENV_SPARK)/bin/python --version):"
 	@$(VENV_SPARK)/bin/python $(PYTEST) -m newest_spark -o testpaths="$(SPARK_TESTS)" $(ARGS)$(if $(ARGS), || [ $$? = 5 ])
+	@$(VENV_SPARK)/bin/python $(PYTEST) -m "not newest_spark" -o testpaths="$(PYTHON_TESTS)" $(ARGS)$(if $(ARGS), || [ $$? = 5 ])
 
 lint: setup-3.3 ## style, types, and imports between packages
 	@$(VENV)/bin/ruff check --quiet .
@@ -106,7 +110,7 @@ lock: $(UV) ## resolve the dependencies again and write the locks
 	    --output-file requirements/airflow-$$version.lock >/dev/null || exit 1; \
 	done
 	@echo "Resolving them for both and the newest Spark ..."
-	@$(RESOLVE) requirements/airflow-3.3.in --extra spark --output-file requirements/spark-4.2.lock >/dev/null
+	@$(RESOLVE) --universal requirements/airflow-3.3.in --extra spark --output-file requirements/spark-4.2.lock >/dev/null
 	@$(RESOLVE) requirements/airflow-2.11.in --extra spark --output-file requirements/spark-4.2-airflow-2.11.lock >/dev/null
 	@echo "Resolving the requirements of Spark's workers at their oldest allowed versions ..."
 	@$(UV) pip compile $(UV_FLAGS) spark_jobs/requirements.txt --resolution lowest-direct --python-version 3.11 \
@@ -118,7 +122,7 @@ setup-3.3: check $(INSTALLED) $(JARS) $(SPARK_WORKERS) ## only the one with Airf
 
 setup-2.11: check $(INSTALLED_2) $(JARS) ## only the one with Airflow 2.11: .venv-2.11
 
-setup-spark: check $(INSTALLED_SPARK) $(JARS) $(SPARK_WORKERS) ## only the one with the newest Spark: .venv-spark-4.2
+setup-spark: check $(INSTALLED_SPARK) $(JARS) $(SPARK_WORKERS_NEWEST) ## only the one with the newest Spark: .venv-spark-4.2
 
 jars: $(JARS) ## only the jars: Spark's Kafka connector, a Kafka broker, Avro's command line
 
@@ -153,9 +157,15 @@ $(UV):
 $(INSTALLED): requirements/airflow-3.3.lock
 $(INSTALLED_2): requirements/airflow-2.11.lock
 $(INSTALLED_SPARK): requirements/spark-4.2.lock
-# Created again if an upgrade of Python has broken it.
+# The version of Python is that of the locks, but for the newest Spark.
+CHOICE := --python
+$(INSTALLED_SPARK) $(SPARK_WORKERS_NEWEST): CHOICE := --newest-python
+# $(call environment,FOLDER): created again if its Python is another one, or if an upgrade of Python has broken it.
+environment = python="$$(sh dev/check.sh $(CHOICE))"; version='import sys; print(sys.version)'; \
+  [ "$$($1/bin/python -c "$$version" 2>/dev/null)" = "$$("$$python" -c "$$version")" ] || \
+  "$$python" -m venv --clear --without-pip $1
 $(INSTALLED) $(INSTALLED_2) $(INSTALLED_SPARK): pyproject.toml | $(UV)
-	@$(@D)/bin/python -c '' 2>/dev/null || "$$(sh dev/check.sh --python)" -m venv --clear --without-pip $(@D)
+	@$(call environment,$(@D))
 	@echo "Installing the $$(grep -c == $(filter %.lock,$^)) packages of $(filter %.lock,$^) into $(@D)" \
 	  "(about a minute the first time) ..."
 	@$(UV) pip sync $(UV_FLAGS) --python $(@D) $(filter %.lock,$^)
@@ -167,9 +177,16 @@ $(VERSITYGW): dev/build_versitygw.sh | $(UV)
 
 # Only the requirements of executors: no Airflow, no pyspark, and not this package.
 $(SPARK_WORKERS): requirements/spark-workers.lock | $(UV)
-	@$(@D)/bin/python -c '' 2>/dev/null || "$$(sh dev/check.sh --python)" -m venv --clear --without-pip $(@D)
+	@$(call environment,$(@D))
 	@echo "Installing the Python of Spark's workers into $(@D) ..."
 	@$(UV) pip sync $(UV_FLAGS) --python $(@D) $<
+	@touch $@
+
+# A driver and its workers have the same minor version of Python.
+$(SPARK_WORKERS_NEWEST): requirements/spark-4.2.lock spark_jobs/requirements.txt | $(UV)
+	@$(call environment,$(@D))
+	@echo "Installing the Python of the newest Spark's workers into $(@D) ..."
+	@$(UV) pip install $(UV_FLAGS) --python $(@D) --requirements spark_jobs/requirements.txt --constraints $<
 	@touch $@
 
 $(JARS): dev/pom.xml

@@ -4,6 +4,7 @@
 #   sh dev/check.sh python java maven chromium
 #                                        check these, in this order; exit code 2 at the first that is missing
 #   sh dev/check.sh --python             print the Python to use; nothing if there is none
+#   sh dev/check.sh --newest-python      print the newest tested Python of this machine, on PATH or of pyenv
 #
 # Plain POSIX sh: it runs without a Python. PYTHON and JAVA_HOME select the ones to use.
 set -u
@@ -25,6 +26,20 @@ find_python() {
             return
         fi
     done
+}
+
+find_newest_python() {
+    for minor in 13 12; do
+        # pyenv's own command of this name fails unless the version is selected.
+        home=$(pyenv prefix "$(pyenv latest "3.$minor" 2>/dev/null)" 2>/dev/null) || home=/nowhere
+        for candidate in "python3.$minor" "$home/bin/python"; do
+            if command -v "$candidate" >/dev/null 2>&1 && suits "$candidate"; then
+                command -v "$candidate"
+                return
+            fi
+        done
+    done
+    find_python
 }
 
 check_python() {
@@ -70,7 +85,8 @@ check_chromium() {
 for what in "$@"; do
     case $what in
         --python) find_python ;;
+        --newest-python) find_newest_python ;;
         python | java | maven | chromium) "check_$what" ;;
-        *) echo "usage: sh dev/check.sh [--python] [python] [java] [maven] [chromium]" >&2; exit 64 ;;
+        *) echo "usage: sh dev/check.sh [--python] [--newest-python] [python] [java] [maven] [chromium]" >&2; exit 64 ;;
     esac
 done

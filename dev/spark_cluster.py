@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
@@ -26,8 +27,13 @@ from dev.waiting import wait_for_end, wait_for_start
 
 __all__ = ["WORKER_PYTHON", "SparkCluster", "spark_home"]
 
-WORKER_PYTHON: Final = Path(__file__).resolve().parent.parent / ".build" / "spark-workers" / "bin" / "python"
-"""Python of an environment made from ``requirements/spark-workers.lock`` alone (``make setup``)."""
+_WORKERS_ENVIRONMENT: Final = {"4.0.0": "spark-workers", "4.2.0": "spark-workers-4.2"}[version("pyspark")]
+WORKER_PYTHON: Final = Path(__file__).resolve().parent.parent / ".build" / _WORKERS_ENVIRONMENT / "bin" / "python"
+"""Python of an environment with the requirements of executors alone (``make setup``).
+
+They have the oldest versions for the oldest Spark, and those of its lock for the newest one. The minor version of Python
+is that of the driver.
+"""
 
 _MASTER: Final = "127.0.0.1"
 _WORKERS: Final = 2

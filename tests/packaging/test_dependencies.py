@@ -108,8 +108,15 @@ def test_executors_need_nothing_newer_than_the_package_does(declared: dict[str, 
 
 
 def test_only_tested_pythons_are_claimed(project: dict[str, Any]) -> None:
-    """The Python of the locks, which the tests run with."""
-    (tested,) = set(re.findall(r"--python-version (\S+)", (ROOT / "Makefile").read_text()))
+    """From the Python of the locks, which all tests run with, to the newest one that the set-up takes for a selection."""
+    (oldest,) = set(re.findall(r"--python-version (\S+)", (ROOT / "Makefile").read_text()))
+    minors = re.findall(r"for minor in (\d+) \d+", (ROOT / "dev" / "check.sh").read_text())
+    (newest,) = minors
     claimed = [name.rpartition(" ")[2] for name in project["classifiers"] if "Programming Language" in name]
-    assert claimed == [tested]
-    assert project["requires-python"] == f">={tested}"
+    assert claimed == [f"3.{minor}" for minor in range(int(oldest.partition(".")[2]), int(newest) + 1)]
+    assert project["requires-python"] == f">={oldest}"
+
+
+def test_metadata_link_to_nothing_that_does_not_exist(project: dict[str, Any]) -> None:
+    """The project has no public page yet."""
+    assert "urls" not in project

@@ -104,6 +104,24 @@ def test_the_python_of_the_lock_is_preferred(machine: Machine) -> None:
     assert machine.check("--python").stdout.strip() == str(eleven)
 
 
+def test_the_newest_python_is_found_among_those_of_pyenv(machine: Machine) -> None:
+    """Its command on the PATH fails unless the version is selected, so the folder is looked up."""
+    machine.has_python("python3.11")
+    newest = machine.has_python("python", version=(3, 13))
+    home = newest.parent.parent
+    machine.has("python3.13", "exit 1")
+    machine.has("pyenv", f'case "$*" in "latest 3.13") echo 3.13.0;; "prefix 3.13.0") echo {home};; *) exit 1;; esac')
+
+    assert machine.check("--newest-python").stdout.strip() == str(newest)
+
+
+def test_without_a_newer_python_the_one_of_the_lock_is_the_newest(machine: Machine) -> None:
+    """A machine with Python 3.11 alone can run every test."""
+    eleven = machine.has_python("python3.11")
+
+    assert machine.check("--newest-python").stdout.strip() == str(eleven)
+
+
 def test_a_python_without_venv_is_named_with_the_package(machine: Machine) -> None:
     """Debian has it in a package of its own."""
     machine.has_python("python3", modules=False)
