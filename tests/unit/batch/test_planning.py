@@ -106,6 +106,12 @@ def test_the_first_interval_begins_where_the_marker_does() -> None:
     assert interval_target(view(start={0: 7, 1: 18}), window) == Offsets({0: [(7, 20)], 1: [(15, 20)]})
 
 
+def test_an_interval_above_debt_leaves_the_debt_to_incremental_runs() -> None:
+    """What an abandoned batch owes has a run that lands it: the gap of an interval begins behind it."""
+    window = OffsetWindow(starts={0: 15}, ends={0: 20})
+    assert interval_target(view(covered=offsets((0, 5)), debt=offsets((5, 9))), window) == offsets((9, 20))
+
+
 def test_an_interval_takes_all_of_a_partition_that_was_added() -> None:
     """The start does not name it, so it begins at 0."""
     assert interval_target(view(start={1: 5}), OffsetWindow(starts={0: 15}, ends={0: 20})) == offsets((0, 20))
