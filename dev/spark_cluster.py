@@ -31,8 +31,8 @@ _WORKERS_ENVIRONMENT: Final = {"4.0.0": "spark-workers", "4.2.0": "spark-workers
 WORKER_PYTHON: Final = Path(__file__).resolve().parent.parent / ".build" / _WORKERS_ENVIRONMENT / "bin" / "python"
 """Python of an environment with the requirements of executors alone (``make setup``).
 
-They have the oldest versions for the oldest Spark, and those of its lock for the newest one. The minor version of Python
-is that of the driver.
+They have the oldest versions for the oldest Spark, and those of its lock for the newest one. The minor version of
+Python is that of the driver.
 """
 
 _MASTER: Final = "127.0.0.1"

@@ -65,6 +65,9 @@ _ROW: Final = re.compile(r"\.? in row \d+")
 _BLOCK: Final = 16 * 1024 * 1024
 """Bytes of JSON or CSV that are parsed at once; a record has to fit."""
 
+_BEFORE_NULL: Final = np.frombuffer(b"n \t\r\xef", np.uint8)
+"""First bytes of a line that may be the document ``null``."""
+
 _MOST: Final = 2**31 - 1
 """Bytes of texts or binary values that an array has at most: its offsets have 32 bits."""
 
@@ -160,6 +163,7 @@ def _values(store: DurableStore, one: SnapshotObject, schema: pa.Schema) -> pa.T
                 quoted_strings_can_be_null=False,
             ),
         )
+    body = _without_nulls(body)
     try:
         return _documents(body, schema)
     except pa.ArrowException as e:
@@ -226,6 +230,31 @@ class _BadDocument(ValueError):
     def __init__(self, row: int, why: str) -> None:
         super().__init__(why)
         self.row = row
+
+
+def _without_nulls(body: bytes) -> bytes:
+    """JSON lines with an empty object in place of each document ``null``: the row has the same nulls.
+
+    Arrow's parser reads memory that is not its own if a block of lines begins with ``null``, so that the process ends
+    (apache/arrow#47409). No text that begins so is given to it.
+
+    Raises:
+        _BadDocument: a line begins with ``null`` and goes on.
+    """
+    data = np.frombuffer(body, np.uint8)
+    starts = np.concatenate([[0], np.flatnonzero(data == ord("\n")) + 1])
+    starts = starts[starts < len(data)]
+    pieces, at = [], 0
+    for row in np.flatnonzero(np.isin(data[starts], _BEFORE_NULL)):
+        start = int(starts[row])
+        end = body.find(b"\n", start) % (len(body) + 1)
+        text = body[start:end].strip(b" \t\r\xef\xbb\xbf")
+        if text == b"null":
+            pieces += [body[at:start], b"{}"]
+            at = end
+        elif text.startswith(b"null"):
+            raise _BadDocument(int(row), "it is no JSON document")
+    return b"".join([*pieces, body[at:]]) if pieces else body
 
 
 def _documents(body: bytes, schema: pa.Schema) -> pa.Table:

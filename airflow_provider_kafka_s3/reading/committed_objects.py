@@ -79,10 +79,13 @@ class CommittedObjects:
     def get(self, entry: ObjectEntry, start: int | None = None, end: int | None = None) -> bytes:
         """Bytes of an object, all of them by default.
 
+        All of them are compared with the CRC-32 of the manifest. Whoever reads a part checks it: by the CRC-32 of a
+        gzip member, or by :meth:`require_crc32` at the end of the object.
+
         Raises:
             DataLossError: it was accepted as lost.
             MissingObjectError: it is gone.
-            ForeignObjectError: it has fewer bytes.
+            ForeignObjectError: it has fewer bytes, or others.
         """
         stored = self.log.store.get(entry.key, start=start, end=end)
         if stored is None:
@@ -94,6 +97,8 @@ class CommittedObjects:
         wanted = entry.size if start is None or end is None else end - start
         if len(stored.body) != wanted:
             raise self.unreadable(entry, f"a read has {len(stored.body):,} bytes instead of {wanted:,}")
+        if start is None and end is None:
+            self.require_crc32(entry, zlib.crc32(stored.body))
         return stored.body
 
     def chunks(self, entry: ObjectEntry) -> tuple[Chunk, ...]:
@@ -105,9 +110,7 @@ class CommittedObjects:
             ForeignObjectError: it is not the one that its manifest lists.
         """
         index = self.beside(entry, keys.INDEX)
-        body = self.get(index)
-        self.require_crc32(index, zlib.crc32(body))
-        return chunks_of(body)
+        return chunks_of(self.get(index))
 
     def require_crc32(self, entry: ObjectEntry, crc32: int) -> None:
         """Raise ForeignObjectError unless the bytes of an object are those in its manifest, or were written again."""

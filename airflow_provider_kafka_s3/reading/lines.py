@@ -29,7 +29,7 @@ def expanded(file: RemoteFile, compression: CompressionName) -> Iterator[bytes]:
 
     Raises:
         ValueError: the object has more than these bytes.
-        OSError: it is not what a compressor wrote; as EOFError, zlib.error and pyarrow.ArrowException.
+        OSError: it is not what a compressor wrote; as EOFError, isal_zlib.error and pyarrow.ArrowException.
     """
     source: Any = io.BufferedReader(file, file.request)
     match compression:

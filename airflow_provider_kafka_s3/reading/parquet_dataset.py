@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.fs as pafs
 
-from airflow_provider_kafka_s3.config import Parquet
+from airflow_provider_kafka_s3.config import ByField, ByKey, Chain, CustomPartitioner, Parquet, Partitioner
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.layout.folders import NULL_FOLDER
 from airflow_provider_kafka_s3.reading.object_schemas import schema_of_objects
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["arrow_dataset"]
 
-_WHOLE: Final = re.compile(r"-?[0-9]{1,10}")
+_PADDED: Final = re.compile(r"-?[0-9]{1,10}")
+_CANONICAL: Final = re.compile(r"0|-?[1-9][0-9]{0,9}")
 
 _READ_ONLY: Final = "these are the committed objects of a snapshot: they are only read"
 
@@ -38,7 +39,8 @@ def arrow_dataset(snapshot: Snapshot, *, schema: pa.Schema | None = None, **sele
         snapshot: of one topic.
         schema: of the dataset; None: the columns of all objects, see
             :meth:`~airflow_provider_kafka_s3.reading.snapshot.Snapshot.schema`, and the folders: int32 if all values of
-            a folder are such numbers, else text.
+            a folder are such numbers, else text. Leading zeros are those of a number in folders of times, as
+            ``month=01``; in folders of keys and fields, ``007`` is a text and not the number 7.
         selection: which objects, as :meth:`~airflow_provider_kafka_s3.reading.snapshot.Snapshot.objects` takes it.
 
     Raises:
@@ -59,14 +61,18 @@ def arrow_dataset(snapshot: Snapshot, *, schema: pa.Schema | None = None, **sele
             f"pyarrow.RecordBatchReader.from_batches; or select batches of Parquet, by batches="
         )
     folders: dict[str, set[str]] = {}
+    padded: dict[str, bool] = {}
     for one in objects:
         for name, text in one.columns.items():
             folders.setdefault(name, set()).add(text)
+            padded[name] = padded.get(name, True) and _is_padded(one.layout.partitioner, name)
     if schema is None or not folders.keys().isdisjoint(schema.names):
         columns = schema_of_objects(store, objects)
         folders = {name: texts for name, texts in folders.items() if name not in columns.names}
         if schema is None:
-            schema = pa.schema([*columns, *(pa.field(name, _type(texts)) for name, texts in folders.items())])
+            schema = pa.schema(
+                [*columns, *(pa.field(name, _type(texts, padded[name])) for name, texts in folders.items())]
+            )
     names = [name for name in schema.names if name in folders]
     return ds.FileSystemDataset.from_paths(
         [one.key for one in objects],
@@ -77,10 +83,27 @@ def arrow_dataset(snapshot: Snapshot, *, schema: pa.Schema | None = None, **sele
     )
 
 
-def _type(texts: set[str]) -> pa.DataType:
-    """The type of a folder, as readers of Hive's folders infer it."""
+def _is_padded(partitioner: Partitioner, name: str) -> bool:
+    """Whether numbers of this folder may have leading zeros, as in ``month=01``: not those of keys and fields."""
+    links = partitioner.partitioners if isinstance(partitioner, Chain) else (partitioner,)
+    for link in links:
+        match link:
+            case ByKey() if name == "key":
+                return False
+            case ByField(names=names) if name in {*names, *(field.lower() for field in names)}:
+                return False
+            case CustomPartitioner():
+                return False
+            case _:
+                pass
+    return True
+
+
+def _type(texts: set[str], is_padded: bool) -> pa.DataType:
+    """The type of a folder: a number only if its text can be told from the number."""
     numbers = [text for text in texts if text != NULL_FOLDER]
-    is_number = numbers and all(_WHOLE.fullmatch(text) and -(2**31) <= int(text) < 2**31 for text in numbers)
+    whole = _PADDED if is_padded else _CANONICAL
+    is_number = numbers and all(whole.fullmatch(text) and -(2**31) <= int(text) < 2**31 for text in numbers)
     return pa.int32() if is_number else pa.string()
 
 

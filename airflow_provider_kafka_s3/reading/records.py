@@ -18,6 +18,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
+from isal import isal_zlib
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.config import (
@@ -75,6 +76,9 @@ _PIECE: Final = 1024 * 1024
 """Bytes of values that are read at once, about."""
 _ROWS: Final = 16_384
 """Rows that are read at once at most."""
+
+_ISAL_ERROR: Final = cast("type[Exception]", isal_zlib.error)
+"""Of a damaged gzip member; its stub has an instance in place of the class."""
 
 _Some: TypeAlias = tuple[Records, EnvelopeColumns | None]
 """Records, and the columns that they are made of, if they are."""
@@ -296,11 +300,10 @@ class _Object:
             for name, settings in content.siblings.items():
                 if name in self._without:
                     continue
-                entry = self._objects.beside(self._entry, name)
-                beside[name] = itertools.chain.from_iterable(self._rows(entry, settings))
-        key_of = None
-        if isinstance(content, SiblingObjects) and content.keys is not None and "key" in kept.kept:
-            key_of = bytes_decoder(content.keys, layout.key_converter)
+                part_of: Callable[[Any], Any] | None = _text_headers
+                if name == ".keys":
+                    part_of = bytes_decoder(settings, layout.key_converter) if "key" in kept.kept else None
+                beside[name] = self._beside(self._objects.beside(self._entry, name), settings, part_of)
         value_of = bytes_decoder(layout.format, layout.value_converter or BytesConverter())
         found: Iterator[list[Any]] = self._nulls()
         if self._sibling is None:
@@ -315,16 +318,22 @@ class _Object:
                     of_keys = _next(row_keys, len(rows))
                     if "key" in kept.missing:
                         of_keys = None
-                    elif key_of is not None:
-                        of_keys = [None if key is None else key_of(key) for key in of_keys]
                 if row_headers is not None:
-                    of_headers = [*map(_text_headers, _next(row_headers, len(rows)))]
+                    of_headers = _next(row_headers, len(rows))
                 places = _next(partitions, len(rows)), _next(offsets, len(rows))
                 yield Records(*places, None, of_keys, values, headers=of_headers)
             for rest in beside.values():
                 next(rest, None)  # the end, where the bytes are compared
         except (KeyError, TypeError, ValueError) as e:
             raise self._objects.unreadable(self._entry, f"a row is no record ({e})") from e
+
+    def _beside(self, entry: ObjectEntry, settings: Format, part_of: Callable[[Any], Any] | None) -> Iterator[Any]:
+        """The parts of records in an object beside that of values."""
+        for row in itertools.chain.from_iterable(self._rows(entry, settings)):
+            try:
+                yield row if row is None or part_of is None else part_of(row)
+            except (KeyError, TypeError, ValueError) as e:
+                raise self._objects.unreadable(entry, f"a row is no part of a record ({e})") from e
 
     def _nulls(self) -> Iterator[list[None]]:
         """The values of records that have none."""
@@ -419,7 +428,7 @@ class _Object:
                     yield from line_blocks(pieces) if enveloped else lines_of(pieces, _separator(settings))
                 case _:
                     raise _Damaged(f"the format {settings!r} has no rows")
-        except (ValueError, LookupError, OSError, EOFError, zlib.error, pa.ArrowException) as e:
+        except (ValueError, LookupError, OSError, EOFError, _ISAL_ERROR, zlib.error, pa.ArrowException) as e:
             raise self._objects.unreadable(entry, str(e)) from e
         self._objects.require_crc32(entry, file.crc32)
 

@@ -13,6 +13,7 @@ import io
 import itertools
 import json
 import re
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
@@ -124,7 +125,7 @@ def uncompressed(settings: Format, body: bytes) -> bytes:
                     return stream.read()
             case _:
                 return body
-    except (OSError, EOFError, ValueError) as e:
+    except (OSError, EOFError, ValueError, zlib.error) as e:
         raise Unreadable(f"its compression {name!r} is damaged ({e})") from e
 
 

@@ -1,7 +1,8 @@
 """Finds landed records by their offset.
 
 The log has the batch of an offset, and its manifest the objects that may have it. The index of an object of blocks has
-the block: one request gets it, whatever the size of the object. Of other objects all bytes are read.
+the block: one request gets it, whatever the size of the object. Of other objects all bytes are read. Whole objects and
+indexes are compared with the CRC-32 of the manifest, a block with its own in gzip.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import copy
 import gzip
 import heapq
 import itertools
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -156,7 +157,7 @@ class BatchSeek:
         piece = self.objects.get(entry, *place)
         try:
             text = gzip.decompress(piece)
-        except (OSError, EOFError, ValueError) as e:
+        except (OSError, EOFError, ValueError, zlib.error) as e:
             raise self.objects.unreadable(entry, f"its block at byte {place[0]} is damaged ({e})") from e
 
         def rows(wanted: slice) -> list[Row]:

@@ -108,7 +108,7 @@ def test_executors_need_nothing_newer_than_the_package_does(declared: dict[str, 
 
 
 def test_only_tested_pythons_are_claimed(project: dict[str, Any]) -> None:
-    """From the Python of the locks, which all tests run with, to the newest one that the set-up takes for a selection."""
+    """From the Python of the locks to the newest one that the set-up takes for some of the tests."""
     (oldest,) = set(re.findall(r"--python-version (\S+)", (ROOT / "Makefile").read_text()))
     minors = re.findall(r"for minor in (\d+) \d+", (ROOT / "dev" / "check.sh").read_text())
     (newest,) = minors

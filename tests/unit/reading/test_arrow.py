@@ -252,6 +252,29 @@ def test_an_object_that_is_gone_or_another_one_is_an_error_with_its_name() -> No
         read(topic)
 
 
+@pytest.mark.parametrize("record_format", [JsonLines(), JsonLines(compression="gzip"), BlockGzip()], ids=str)
+@pytest.mark.parametrize("nulls", [{0}, {0, 1}, {2}, {1, 3}, {0, 1, 2, 3}], ids=str)
+def test_the_document_null_is_a_row_of_nulls_wherever_it_is(record_format: Format, nulls: set[int]) -> None:
+    """Arrow's own parser ends the process if a block begins with it."""
+    topic = Topic(Layout(topics_dir="lake", format=record_format))
+    topic.append(
+        *(b" null\t" if n % 2 and n in nulls else b"null" if n in nulls else b'{"n":%d}' % n for n in range(4))
+    )
+    topic.land()
+    expected = [{"n": None if n in nulls else n} for n in range(4)]
+    assert read(topic, pa.schema([("n", pa.int64())])) == expected
+
+
+def test_the_document_null_does_no_harm_at_the_start_of_a_later_block_or_in_the_search_for_an_error() -> None:
+    """The search for the first wrong document begins at any line."""
+    topic = Topic(Layout(topics_dir="lake", format=JsonLines()))
+    large = b'{"n":1,"pad":"%s"}' % (b"x" * 9_000_000)
+    topic.append(large, large, b"null", large, b"null", b'{"n":"x"}', b"null")
+    topic.land()
+    with pytest.raises(ForeignObjectError, match=r"the record of partition 0, offset 5, in object"):
+        read(topic, pa.schema([("n", pa.int64())]))
+
+
 def test_a_schema_that_values_do_not_have_is_an_error() -> None:
     """With the object and the reason."""
     with pytest.raises(ForeignObjectError, match=r"cannot be read as JsonLines with the columns \['note'\]"):

@@ -13,7 +13,9 @@ import pytest
 
 from airflow_provider_kafka_s3.config import (
     ByField,
+    ByKey,
     ByPartition,
+    Chain,
     Daily,
     Hourly,
     JsonConverter,
@@ -111,6 +113,29 @@ def test_folders_have_the_types_of_a_given_schema_or_of_all_their_values() -> No
     assert table.to_pylist() == [{"n": 1, "hour": "01"}]
     with pytest.raises(ConfigurationError, match=r"folder hour=00 of s3://\S+ is no date32\[day\]: .*such as string"):
         arrow_dataset(snapshot, schema=pa.schema([("hour", pa.date32())]))
+
+
+@pytest.mark.parametrize("keys", [[b"007", b"7"], [b"007"], [b"-0", b"0"], [b"00"], [b"\xd9\xa7", b"7"]], ids=str)
+@pytest.mark.parametrize("partitioner", [ByKey(), Chain(partitioners=(Daily(), ByKey()))], ids=["key", "day and key"])
+def test_keys_that_are_no_canonical_numbers_are_texts(keys: list[bytes], partitioner: Any) -> None:
+    """007 and 7 are two keys; the month 01 in a folder beside them is a number."""
+    topic = Topic(Layout(topics_dir="lake", format=Parquet(), value_converter=TYPED, partitioner=partitioner))
+    for n, key in enumerate(keys):
+        topic.append(json.dumps({"n": n, "text": "x"}).encode(), key=key, timestamp=START)
+    topic.land()
+    table = arrow_dataset(Snapshot(topic.pipeline.log)).to_table().sort_by("n")
+    assert table.column("key").to_pylist() == [key.decode() for key in keys]
+    assert "month" not in table.column_names or table.schema.field("month").type == pa.int32()
+
+
+def test_fields_that_are_canonical_numbers_are_numbers() -> None:
+    """As readers of Hive's folders take them."""
+    topic = Topic(Layout(topics_dir="lake", format=Parquet(), value_converter=TYPED, partitioner=ByKey()))
+    for n, key in enumerate((b"0", b"-12", b"2147483647")):
+        topic.append(json.dumps({"n": n, "text": "x"}).encode(), key=key)
+    topic.land()
+    table = arrow_dataset(Snapshot(topic.pipeline.log)).to_table().sort_by("n")
+    assert table.column("key").to_pylist() == [0, -12, 2147483647]
 
 
 def test_one_column_of_one_folder_takes_few_requests() -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
-from collections import Counter
+import re
+from collections import Counter, deque
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from airflow_provider_kafka_s3.batch.request import RunRequest
 from airflow_provider_kafka_s3.config import (
@@ -32,6 +36,7 @@ from airflow_provider_kafka_s3.config import (
     default_partitioner,
 )
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, ForeignObjectError
+from airflow_provider_kafka_s3.reading.records import kept_parts, read_records, record_objects
 from airflow_provider_kafka_s3.reading.seek import seek
 from tests.unit.batch.simulated_topic import Topic
 from tests.unit.reading.sought_records import counted, layout_of, offsets, plain, topic_of
@@ -71,6 +76,13 @@ CASES: Mapping[str, Layout] = {
 }
 
 
+WITH_SIBLINGS = layout_of(
+    JsonLines(),
+    content=SiblingObjects(keys=JsonLines(), headers=JsonLines()),
+    key_converter=StringConverter(),
+)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_every_record_is_found_by_its_offset_in_every_format(name: str) -> None:
     """Alone, and with the ones behind it, across slices; the value is that of the record."""
@@ -85,6 +97,34 @@ def test_every_record_is_found_by_its_offset_in_every_format(name: str) -> None:
         assert (found.offset, {**value, "n": int(value["n"])}) == (n, {"n": n, "note": f"x{n}"})
     assert offsets(seek(topic.pipeline.log, 0, 5, records=9)) == [*range(5, 14)]
     assert offsets(seek(topic.pipeline.log, 0, 15, records=100)) == [*range(15, 20)]
+
+
+@pytest.mark.parametrize("name", [*CASES, "siblings"])
+@settings(max_examples=8, deadline=None)
+@given(data=st.data())
+def test_changed_bytes_of_an_object_are_an_error_that_names_it(name: str, data: st.DataObject) -> None:
+    """Also those beside the values, and those that are a valid record of the format."""
+    layout = WITH_SIBLINGS if name == "siblings" else CASES[name]
+    topic = topic_of(layout)
+    for n in range(4):
+        topic.append(number(n), key=b"k", headers=[("a", b"b")], timestamp=n)
+    topic.land()
+    key, body = data.draw(st.sampled_from(sorted(topic.objects().items())))
+    at = data.draw(st.integers(0, len(body) - 1))
+    topic.bucket.delete(key)
+    topic.bucket.put_new(key, body[:at] + bytes([body[at] ^ data.draw(st.integers(1, 255))]) + body[at + 1 :])
+    log = topic.pipeline.log
+    with pytest.raises(ForeignObjectError, match=re.escape(key)):
+        seek(log, 0, 0, records=10)
+    plan, decision = log.require_plan(1)[0], log.require_decision(1)[0]
+    # Whoever reads all envelopes needs no index.
+    needs_object = not (name == "blocks of envelopes" and key.endswith(".index.json"))
+    if "value" in kept_parts(layout).kept and needs_object:
+        entries = record_objects(log, plan, decision)
+        with pytest.raises(ForeignObjectError, match=re.escape(key)):
+            deque(
+                itertools.chain.from_iterable(read_records(log, plan, decision, entry) for entry in entries), maxlen=0
+            )
 
 
 def test_a_block_is_one_request_whatever_the_size_of_the_object() -> None:
