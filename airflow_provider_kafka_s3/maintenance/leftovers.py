@@ -8,7 +8,6 @@ compared with the lines of the objects.
 from __future__ import annotations
 
 import bisect
-import io
 import itertools
 import json
 import zlib
@@ -235,7 +234,7 @@ def _content(layout: Layout, body: bytes) -> _Content | None:
     if not isinstance(layout.format, Parquet):
         return body
     try:
-        return [_notation(row) for row in pq.read_table(io.BytesIO(body)).to_pylist()]
+        return [_notation(row) for row in pq.read_table(pa.BufferReader(body), use_threads=False).to_pylist()]
     except (pa.ArrowException, OSError, ValueError):
         return None
 

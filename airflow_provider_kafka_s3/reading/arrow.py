@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.json
-import pyarrow.parquet as pq
 from isal import isal_zlib
 
 from airflow_provider_kafka_s3.arrays import Array, binary_array, int64_array
@@ -36,7 +35,7 @@ from airflow_provider_kafka_s3.exceptions import (
 )
 from airflow_provider_kafka_s3.reading.avro_file import datums, file_schema
 from airflow_provider_kafka_s3.reading.object_schemas import LINE_SCHEMA
-from airflow_provider_kafka_s3.reading.rows import Unreadable, uncompressed
+from airflow_provider_kafka_s3.reading.rows import Unreadable, parquet_table, uncompressed
 from airflow_provider_kafka_s3.reading.snapshot_objects import SnapshotObject
 from airflow_provider_kafka_s3.schemas.arrow_types import arrow_schema
 from airflow_provider_kafka_s3.schemas.avro import parse_schema
@@ -131,7 +130,7 @@ def _values(store: DurableStore, one: SnapshotObject, schema: pa.Schema) -> pa.T
     if not schema.names:
         return pa.table({"n": pa.nulls(one.records)}).select([])
     if isinstance(settings, Parquet):
-        return _selected(pq.read_table(io.BytesIO(body)), schema)
+        return _selected(parquet_table(body), schema)
     if isinstance(settings, AvroContainer):
         is_record = isinstance(file_schema(body), Record)
         tables = [
@@ -152,7 +151,7 @@ def _values(store: DurableStore, one: SnapshotObject, schema: pa.Schema) -> pa.T
         names = None if lines.header else _csv_names(one)
         return pyarrow.csv.read_csv(
             io.BytesIO(body),
-            read_options=pyarrow.csv.ReadOptions(column_names=names, block_size=_BLOCK),
+            read_options=pyarrow.csv.ReadOptions(column_names=names, block_size=_BLOCK, use_threads=False),
             parse_options=pyarrow.csv.ParseOptions(delimiter=lines.separator, newlines_in_values=True),
             convert_options=pyarrow.csv.ConvertOptions(
                 column_types=schema,
@@ -262,7 +261,7 @@ def _documents(body: bytes, schema: pa.Schema) -> pa.Table:
     return _selected(
         pyarrow.json.read_json(
             io.BytesIO(body),
-            read_options=pyarrow.json.ReadOptions(block_size=max(_BLOCK, _longest(body))),
+            read_options=pyarrow.json.ReadOptions(block_size=max(_BLOCK, _longest(body)), use_threads=False),
             parse_options=pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
         ),
         schema,

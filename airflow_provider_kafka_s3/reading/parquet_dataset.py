@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import re
+import threading
+import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -14,7 +17,7 @@ from airflow_provider_kafka_s3.config import ByField, ByKey, Chain, CustomPartit
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.layout.folders import NULL_FOLDER
 from airflow_provider_kafka_s3.reading.object_schemas import schema_of_objects
-from airflow_provider_kafka_s3.reading.remote_file import open_object
+from airflow_provider_kafka_s3.reading.remote_file import RemoteFile, open_object
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 
 if TYPE_CHECKING:
@@ -25,6 +28,9 @@ __all__ = ["arrow_dataset"]
 
 _PADDED: Final = re.compile(r"-?[0-9]{1,10}")
 _CANONICAL: Final = re.compile(r"0|-?[1-9][0-9]{0,9}")
+
+_MOST_SECONDS: Final = 2.0
+"""That the end of the interpreter waits for threads of Arrow."""
 
 _READ_ONLY: Final = "these are the committed objects of a snapshot: they are only read"
 
@@ -126,6 +132,38 @@ def _condition(one: SnapshotObject, schema: pa.Schema, names: Sequence[str]) -> 
     return found
 
 
+class _OpenFiles:
+    """The files that threads of Arrow read, which have ended before the interpreter does.
+
+    A thread of Arrow gives its file back behind the result of a query. If the interpreter ends meanwhile, it ends the
+    thread inside of C++, and so the process by SIGABRT ("terminate called without an active exception").
+    """
+
+    def __init__(self) -> None:
+        self._ended = threading.Condition()
+        self._open = 0
+        atexit.register(self.wait)
+
+    def add(self, file: RemoteFile) -> None:
+        """A file that a thread has begun to read."""
+        with self._ended:
+            self._open += 1
+        weakref.finalize(file, self._end).atexit = False
+
+    def wait(self) -> None:
+        """Wait until none is open; not for long, since a query that was not read to its end keeps its files."""
+        with self._ended:
+            self._ended.wait_for(lambda: not self._open, timeout=_MOST_SECONDS)
+
+    def _end(self) -> None:
+        with self._ended:
+            self._open -= 1
+            self._ended.notify_all()
+
+
+_FILES: Final = _OpenFiles()
+
+
 class _Objects(pafs.FileSystemHandler):
     """The objects as files."""
 
@@ -159,7 +197,9 @@ class _Objects(pafs.FileSystemHandler):
         return self.open_input_file(path)
 
     def open_input_file(self, path: str) -> pa.NativeFile:
-        return pa.PythonFile(cast("Any", open_object(self._store, path, self._sizes[path])), mode="r")
+        file = open_object(self._store, path, self._sizes[path])
+        _FILES.add(file)
+        return pa.PythonFile(cast("Any", file), mode="r")
 
     def create_dir(self, path: str, recursive: bool) -> None:
         raise NotImplementedError(_READ_ONLY)

@@ -461,7 +461,7 @@ def _parquet_rows(file: RemoteFile, rows_of: Callable[[pa.RecordBatch], Any]) ->
     with pq.ParquetFile(cast("Any", pa.PythonFile(file, mode="r")), buffer_size=file.request) as found:
         size = max(sum(found.metadata.row_group(i).total_byte_size for i in range(found.num_row_groups)), 1)
         rows = min(max(min(_PIECE, file.request) * found.metadata.num_rows // size, 1), _ROWS)
-        yield from map(rows_of, found.iter_batches(batch_size=rows))
+        yield from map(rows_of, found.iter_batches(batch_size=rows, use_threads=False))
 
 
 def _of_columns(

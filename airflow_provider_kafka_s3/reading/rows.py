@@ -9,7 +9,6 @@ import base64
 import bz2
 import datetime as dt
 import gzip
-import io
 import itertools
 import json
 import re
@@ -36,7 +35,7 @@ from airflow_provider_kafka_s3.config import (
 )
 from airflow_provider_kafka_s3.reading.avro_file import datums
 
-__all__ = ["AMBIGUOUS", "Json", "Row", "Unreadable", "as_text", "rows_of", "uncompressed"]
+__all__ = ["AMBIGUOUS", "Json", "Row", "Unreadable", "as_text", "parquet_table", "rows_of", "uncompressed"]
 
 Json: TypeAlias = "msgspec.Raw | dict[str, Any] | list[Any] | str | int | float | bool | None"
 """A JSON value; a document that is written as it was is raw."""
@@ -179,9 +178,20 @@ def _field(quoted: str | None, plain: str | None, null: str) -> str | None:
     return None if plain == null else plain
 
 
+def parquet_table(body: bytes) -> pa.Table:
+    """The rows of a Parquet file.
+
+    No thread of Arrow reads it: one that gives bytes back while the interpreter ends would end the process by SIGABRT.
+
+    Raises:
+        pyarrow.ArrowException: it is none; or OSError.
+    """
+    return pq.read_table(pa.BufferReader(body), use_threads=False, pre_buffer=False)
+
+
 def _table(body: bytes) -> pa.Table:
     try:
-        return pq.read_table(io.BytesIO(body))
+        return parquet_table(body)
     except (pa.ArrowException, OSError) as e:
         raise Unreadable(f"it is no Parquet file ({e})") from e
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +138,22 @@ def test_fields_that_are_canonical_numbers_are_numbers() -> None:
     topic.land()
     table = arrow_dataset(Snapshot(topic.pipeline.log)).to_table().sort_by("n")
     assert table.column("key").to_pylist() == [0, -12, 2147483647]
+
+
+SCRIPT = """
+from airflow_provider_kafka_s3.reading import Snapshot, arrow_dataset
+from tests.unit.reading.test_parquet_dataset import landed
+dataset = arrow_dataset(Snapshot(landed(200).pipeline.log))
+print(dataset.to_table().num_rows)
+"""
+
+
+@pytest.mark.parametrize("ends", ["", "raise SystemExit(0)\n", "del dataset\n"])
+def test_a_script_that_has_read_a_dataset_ends_as_it_wants_to(ends: str) -> None:
+    """A thread of Arrow that still holds a file when the interpreter ends would abort the process."""
+    for _ in range(2):
+        done = subprocess.run([sys.executable, "-c", SCRIPT + ends], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (0, "200\n"), done.stderr
 
 
 def test_one_column_of_one_folder_takes_few_requests() -> None:
