@@ -4,7 +4,7 @@
 # One environment per generation of Airflow. The first is the default; the second is only for tests with Airflow 2.
 VENV := .venv
 VENV_2 := .venv-2.11
-# Both have the oldest Spark that is tested; this one has the newest, and the newest Python that the machine has.
+# Both have the oldest Spark that is tested; this one has the newest.
 VENV_SPARK := .venv-spark-4.2
 BUILD := .build
 UV_VERSION := 0.13.9
@@ -32,7 +32,7 @@ RESOLVE = $(UV) pip compile $(UV_FLAGS) --python-version 3.11 --no-annotate --no
 AIRFLOW_TESTS := tests/airflow tests/packaging \
   $(wildcard $(addprefix tests/unit/,airflow cli operators sensors))
 
-# The marked tests run with the newest Spark and Python, too: end-to-end ones, and those of this list, some of every layer.
+# The marked end-to-end tests run with the newest Spark, too; those of PYTHON_TESTS, some of every layer, with another Python.
 SPARK_TESTS := tests/airflow tests/packaging tests/spark
 PYTHON_TESTS := tests/golden $(wildcard $(addprefix tests/unit/,batch converters documents formats layout operators \
   reading schemas spark storage submit))
@@ -70,10 +70,12 @@ test-2.11: setup-2.11 registry ## the tests that depend on Airflow, with Airflow
 	@echo "With Airflow 2.11:"
 	@$(VENV_2)/bin/python $(PYTEST) -o testpaths="$(AIRFLOW_TESTS)" $(ARGS)$(if $(ARGS), || [ $$? = 5 ])
 
-test-spark: setup-spark ## the end-to-end tests and some of every layer, with the newest Spark and Python
+test-spark: setup-spark ## the end-to-end tests, with the newest Spark
 	@echo "With the newest Spark and $$($(VENV_SPARK)/bin/python --version):"
 	@$(VENV_SPARK)/bin/python $(PYTEST) -m newest_spark -o testpaths="$(SPARK_TESTS)" $(ARGS)$(if $(ARGS), || [ $$? = 5 ])
+ifneq ($(PYTHON_OF_SPARK),--python)
 	@$(VENV_SPARK)/bin/python $(PYTEST) -m "not newest_spark" -o testpaths="$(PYTHON_TESTS)" $(ARGS)$(if $(ARGS), || [ $$? = 5 ])
+endif
 
 lint: setup-3.3 ## style, types, and imports between packages
 	@$(VENV)/bin/ruff check --quiet .
@@ -157,9 +159,10 @@ $(UV):
 $(INSTALLED): requirements/airflow-3.3.lock
 $(INSTALLED_2): requirements/airflow-2.11.lock
 $(INSTALLED_SPARK): requirements/spark-4.2.lock
-# The version of Python is that of the locks, but for the newest Spark.
+# The version of Python is that of the locks; `make test-spark PYTHON_OF_SPARK=--newest-python` takes another one.
 CHOICE := --python
-$(INSTALLED_SPARK) $(SPARK_WORKERS_NEWEST): CHOICE := --newest-python
+PYTHON_OF_SPARK := --python
+$(INSTALLED_SPARK) $(SPARK_WORKERS_NEWEST): CHOICE = $(PYTHON_OF_SPARK)
 # $(call environment,FOLDER): created again if its Python is another one, or if an upgrade of Python has broken it.
 environment = python="$$(sh dev/check.sh $(CHOICE))"; version='import sys; print(sys.version)'; \
   [ "$$($1/bin/python -c "$$version" 2>/dev/null)" = "$$("$$python" -c "$$version")" ] || \
