@@ -6,6 +6,7 @@ VENV := .venv
 VENV_2 := .venv-2.11
 # Both have the oldest Spark that is tested; this one has the newest.
 VENV_SPARK := .venv-spark-4.2
+PYTHON_OF_SPARK := --python
 BUILD := .build
 UV_VERSION := 0.13.9
 # The last one that runs on Java 17.
@@ -161,7 +162,6 @@ $(INSTALLED_2): requirements/airflow-2.11.lock
 $(INSTALLED_SPARK): requirements/spark-4.2.lock
 # The version of Python is that of the locks; `make test-spark PYTHON_OF_SPARK=--newest-python` takes another one.
 CHOICE := --python
-PYTHON_OF_SPARK := --python
 $(INSTALLED_SPARK) $(SPARK_WORKERS_NEWEST): CHOICE = $(PYTHON_OF_SPARK)
 # $(call environment,FOLDER): created again if its Python is another one, or if an upgrade of Python has broken it.
 environment = python="$$(sh dev/check.sh $(CHOICE))"; version='import sys; print(sys.version)'; \
