@@ -36,7 +36,7 @@ __all__ = [
     "text_of",
 ]
 
-Syntax = Literal["proto2", "proto3"]
+Syntax = Literal["proto2", "proto3", "editions"]
 
 _F: Any = descriptor_pb2.FieldDescriptorProto
 _TYPES: Final = {
@@ -91,9 +91,47 @@ def random_file(rng: random.Random, syntax: Syntax) -> Any:
     messages: list[str] = []
     for number in reversed(range(rng.randint(1, 3))):
         _fill_type(rng, file.message_type.add(), f"M{number}", scope, messages, enums, syntax, 0)
+    if syntax == "editions":
+        _add_features(rng, file)
     used = {_WELL_KNOWN[part.type_name] for part in _parts(file) if part.type_name in _WELL_KNOWN}
     file.dependency.extend(f"google/protobuf/{name}.proto" for name in sorted(used))
     return file
+
+
+def _add_features(rng: random.Random, file: Any) -> None:
+    """An edition with features in all places where ``protoc`` takes those that change bytes or values."""
+    features = descriptor_pb2.FeatureSet
+    file.edition = rng.choice([descriptor_pb2.EDITION_2023, descriptor_pb2.EDITION_2024])
+    of_file = file.options.features
+    if file.edition == descriptor_pb2.EDITION_2024:
+        of_file.enforce_naming_style = features.STYLE_LEGACY
+    if rng.random() < 0.6:
+        of_file.field_presence = rng.choice([features.EXPLICIT, features.IMPLICIT])
+    if rng.random() < 0.5:
+        of_file.message_encoding = rng.choice([features.DELIMITED, features.LENGTH_PREFIXED])
+    for message in _messages(file):
+        if rng.random() < 0.3:
+            message.options.features.json_format = features.ALLOW
+        for part in () if message.options.map_entry else message.field:
+            of_field = part.options.features
+            is_message = part.type == _F.TYPE_MESSAGE
+            is_map = is_message and f".{part.type_name}".endswith("Entry")
+            if is_message and not is_map and rng.random() < 0.4:
+                of_field.message_encoding = rng.choice([features.DELIMITED, features.LENGTH_PREFIXED])
+            if part.label != _F.LABEL_OPTIONAL or part.HasField("oneof_index"):
+                continue
+            if rng.random() < 0.4:
+                choices = [features.EXPLICIT, features.LEGACY_REQUIRED, *[features.IMPLICIT] * (not is_message)]
+                of_field.field_presence = rng.choice(choices)
+            presence = of_field.field_presence or of_file.field_presence
+            if not is_message and presence != features.IMPLICIT and rng.random() < 0.3:
+                _fill_default(rng, part)
+
+
+def _messages(parent: Any) -> Iterator[Any]:
+    for message in parent.message_type if hasattr(parent, "message_type") else parent.nested_type:
+        yield message
+        yield from _messages(message)
 
 
 def split(file: Any) -> tuple[Any, Any]:
@@ -114,7 +152,7 @@ def _parts(parent: Any) -> Iterator[Any]:
 
 
 def _fill_enum(rng: random.Random, enum: Any, prefix: str, syntax: Syntax) -> None:
-    first = 0 if syntax == "proto3" else rng.choice([0, 1, -5])
+    first = 0 if syntax != "proto2" else rng.choice([0, 1, -5])
     numbers = [first, *rng.sample([2, 3, 70_000, -1, 2**31 - 1, -(2**31)], rng.randint(0, 3))]
     for index, number in enumerate(numbers):
         enum.value.add(name=f"{prefix}_{index}", number=number)
@@ -199,7 +237,11 @@ def _fill_field(
     else:
         _fill_kind(rng, part, known, enums)
         if part.label == _F.LABEL_REPEATED and part.type not in (_F.TYPE_STRING, _F.TYPE_BYTES, _F.TYPE_MESSAGE):
-            part.options.packed = rng.random() < 0.5
+            if syntax == "editions":
+                features = part.options.features
+                features.repeated_field_encoding = rng.choice([features.PACKED, features.EXPANDED])
+            else:
+                part.options.packed = rng.random() < 0.5
         elif syntax == "proto2" and part.label == _F.LABEL_OPTIONAL and rng.random() < 0.4:
             _fill_default(rng, part)
 
@@ -438,13 +480,34 @@ def _single(value: Any, part: Any, unsigned: str, timestamps: str) -> Any:
 
 def text_of(file: Any) -> str:
     """A file as text, as ``protoc`` reads it."""
-    lines = [f'syntax = "{file.syntax}";', f"package {file.package};" if file.package else "// without a package"]
+    lines = [f'syntax = "{file.syntax}";']
+    if file.syntax == "editions":
+        lines = [f'edition = "{descriptor_pb2.Edition.Name(file.edition).removeprefix("EDITION_")}";']
+    lines += [f"package {file.package};" if file.package else "// without a package"]
     lines += [f'import "{name}";' for name in file.dependency]
+    definitions: list[str] = []
     for enum in file.enum_type:
-        lines += _enum_text(enum)
+        definitions += _enum_text(enum)
     for message in file.message_type:
-        lines += [f"message {message.name} {{", *_body_text(message, file.syntax), "}"]
-    return "\n".join(lines)
+        definitions += [f"message {message.name} {{", *_body_text(message, file.syntax), "}"]
+    return "\n".join([*lines, *_with_options(definitions, file)])
+
+
+def _with_options(definitions: list[str], parent: Any) -> list[str]:
+    """Definitions of a file or message, with its features before or behind them."""
+    options = [f"option {text};" for text in _features_texts(parent.options)]
+    first, behind = options[: len(definitions) % 2], options[len(definitions) % 2 :]
+    return [*first, *definitions, *behind]
+
+
+def _features_texts(options: Any) -> list[str]:
+    """The features of a definition, one by one or as an aggregate of one of the forms that there are."""
+    found = [(part.name, part.enum_type.values_by_number[v].name) for part, v in options.features.ListFields()]
+    form = random.Random(repr(found)).randrange(4)
+    if not found or form == 0:
+        return [f"features.{name} = {value}" for name, value in found]
+    separator = ["", ", ", "; /* } */ ", "\n  "][form]
+    return ["features = { " + separator.join(f"{name}: {value}" for name, value in found) + " }"]
 
 
 def _enum_text(enum: Any) -> list[str]:
@@ -470,7 +533,7 @@ def _body_text(message: Any, syntax: str) -> list[str]:
             lines += text
     for index, parts in oneofs.items():
         lines += [f"oneof {message.oneof_decl[index].name} {{", *parts, "}"]
-    return lines
+    return _with_options(lines, message)
 
 
 def _field_text(message: Any, part: Any, entries: Any, syntax: str) -> list[str]:
@@ -479,7 +542,7 @@ def _field_text(message: Any, part: Any, entries: Any, syntax: str) -> list[str]
         key, value = (_type_text(inner) for inner in entries[name].field)
         return [f"map<{key}, {value}> {part.name} = {part.number};"]
     label = {_F.LABEL_OPTIONAL: "optional ", _F.LABEL_REPEATED: "repeated ", _F.LABEL_REQUIRED: "required "}[part.label]
-    if label == "optional " and (syntax == "proto3" or part.HasField("oneof_index")) and not part.proto3_optional:
+    if label == "optional " and (syntax != "proto2" or part.HasField("oneof_index")) and not part.proto3_optional:
         label = ""
     if part.type == _F.TYPE_GROUP:
         (group,) = (inner for inner in message.nested_type if inner.name == name)
@@ -494,6 +557,7 @@ def _field_text(message: Any, part: Any, entries: Any, syntax: str) -> list[str]
         options.append(f"default = {quoted}")
     if part.options.HasField("packed"):
         options.append(f"packed = {str(part.options.packed).lower()}")
+    options += _features_texts(part.options)
     end = f" [{', '.join(options)}];" if options else ";"
     return [f"{label}{_type_text(part)} {part.name} = /* { {part.number} } */ {part.number}{end}"]
 

@@ -310,10 +310,12 @@ class _Batch:
             parts.append(self._field(found, wanted).buffers[0])
         seconds = np.frombuffer(cast("Any", parts[0]), np.int64)
         nanos = np.frombuffer(cast("Any", parts[1]), np.int32)
-        wrong = (seconds < _FIRST_SECOND) | (seconds > _LAST_SECOND) | (nanos < 0) | (nanos >= _NANOS)
-        if wrong.any():
-            self._refuse(spans.root[wrong], f"a {message.full_name} is outside the years 1 to 9999")
-            seconds = np.where(wrong, 0, seconds)
+        outside = (seconds < _FIRST_SECOND) | (seconds > _LAST_SECOND)
+        no_nanos = (nanos < 0) | (nanos >= _NANOS)
+        if outside.any() or no_nanos.any():
+            self._refuse(spans.root[outside], f"a {message.full_name} is outside the years 1 to 9999")
+            self._refuse(spans.root[no_nanos], f"the nanos of a {message.full_name} are not 0 to 999999999")
+            seconds = np.where(outside | no_nanos, 0, seconds)
         micros = seconds * 1_000_000 + nanos // 1_000
         return Column(kind, len(spans), [buffer(micros)])
 

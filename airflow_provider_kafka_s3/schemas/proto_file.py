@@ -68,7 +68,7 @@ class ProtoField:
             return None
         try:
             return _default(self.kind, raw)
-        except (ValueError, KeyError):
+        except (ValueError, KeyError, OverflowError):
             raise ConfigurationError(f"the default of field {self.name!r} is no {self.kind}") from None
 
 
@@ -82,11 +82,14 @@ def _default(kind: str, raw: str | bytes) -> Default:
         return text
     if kind == "bool":
         return {"true": True, "false": False}[text]
-    if kind in ("float", "double"):
-        return float(text.removesuffix("f") if "inf" not in text else text)
     digits = text.removeprefix("-")
     octal = len(digits) > 1 and digits.isdigit() and digits[0] == "0"
-    number = int(digits, 8 if octal else 0)
+    if kind not in ("float", "double"):
+        number: int | float = int(digits, 8 if octal else 0)
+    elif octal or digits[:2] in ("0x", "0X"):
+        number = float(int(digits, 8 if octal else 16))
+    else:
+        number = float(digits if "inf" in digits else digits.removesuffix("f"))
     return -number if text.startswith("-") else number
 
 
@@ -174,7 +177,9 @@ def _resolve(part: ProtoField, message: ProtoMessage, known: Mapping[str, ProtoM
             if part.presence == "implicit" and not found.values:
                 raise ConfigurationError(f"the enum {found.full_name!r} has no values")
         case ProtoMessage():
-            part.kind, part.message = "group" if part.kind == "group" else "message", found
+            # Entries of maps are never groups, whatever the features of the file.
+            delimited = part.kind == "group" and not found.is_map_entry
+            part.kind, part.message = "group" if delimited else "message", found
             if part.presence == "implicit" and not message.is_map_entry:
                 part.presence = "explicit"
         case None:

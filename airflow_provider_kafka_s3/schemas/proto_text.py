@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
@@ -33,41 +33,50 @@ _TOKEN: Final = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _ESCAPE: Final = re.compile(
-    rb"\\(?:[xX]([0-9a-fA-F]{1,2})|([0-7]{1,3})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL
+    rb"\\(?:[xX]([0-9a-fA-F]{1,2})|([0-7]{1,3})|(u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"
+    rb"|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))",
+    re.DOTALL,
 )
 _SHORT_ESCAPES: Final = {b"a": 7, b"b": 8, b"f": 12, b"n": 10, b"r": 13, b"t": 9, b"v": 11}
 _LARGEST_NUMBER: Final = 2**29 - 1
 _DEEPEST: Final = 100
 
 
-@dataclass(frozen=True)
-class _Features:
-    """What the fields of a scope inherit.
-
-    Attributes:
-        presence: of a field without a label.
-        delimited: whether messages are written as groups.
-    """
-
-    presence: Presence = "explicit"
-    delimited: bool = False
+_PRESENCES: Final[dict[str, Presence]] = {
+    "EXPLICIT": "explicit",
+    "IMPLICIT": "implicit",
+    "LEGACY_REQUIRED": "required",
+    "1": "explicit",
+    "2": "implicit",
+    "3": "required",
+}
+"""By the names of a feature's values, and by their numbers, which aggregates may have."""
 
 
 @dataclass
 class _Options:
-    """Options that change what the bytes mean."""
+    """Options that change what the bytes mean, of a file, a message, a oneof or a field.
 
-    default: str | bytes | None = None
+    Options may stand behind the definitions that they apply to, so nothing is inherited before the file has ended.
+
+    Attributes:
+        outer: those that these inherit features from.
+        features: those that are set here.
+        default: of a field.
+    """
+
+    outer: _Options | None = None
     features: dict[str, str] = field(default_factory=dict)
+    default: str | bytes | None = None
 
-    def applied(self, features: _Features) -> _Features:
-        """The features of the scope that has these options."""
-        presences: dict[str, Presence] = {"IMPLICIT": "implicit", "EXPLICIT": "explicit", "LEGACY_REQUIRED": "required"}
-        if (presence := self.features.get("field_presence")) in presences:
-            features = replace(features, presence=presences[presence])
-        if (encoding := self.features.get("message_encoding")) is not None:
-            features = replace(features, delimited=encoding == "DELIMITED")
-        return features
+    def feature(self, name: str) -> str:
+        """A feature, here or inherited; empty: no options have it."""
+        scope: _Options | None = self
+        while scope is not None:
+            if name in scope.features:
+                return scope.features[name]
+            scope = scope.outer
+        return ""
 
 
 def parse_proto(text: str) -> ProtoFile:
@@ -87,11 +96,13 @@ def unescaped(text: str) -> bytes:
     """
 
     def byte(found: re.Match[bytes]) -> bytes:
-        hexadecimal, octal, short, long, other = found.groups()
+        hexadecimal, octal, pair, short, long, other = found.groups()
         if hexadecimal is not None:
             return bytes([int(hexadecimal, 16)])
         if octal is not None:
             return bytes([int(octal, 8) & 0xFF])
+        if pair is not None:  # of surrogates: one character
+            return bytes.fromhex((pair[1:5] + pair[7:]).decode()).decode("utf-16-be").encode()
         if (code := short or long) is not None:
             if int(code, 16) > sys.maxunicode:
                 raise ConfigurationError("the Protobuf schema has a text with an escape of no character")
@@ -121,43 +132,49 @@ class _Parser:
         self._places.append(len(text))
         self._at = 0
         self._depth = 0
+        self._fields: list[tuple[ProtoField, _Options]] = []
 
     def file(self) -> ProtoFile:
-        file = ProtoFile()
-        features = _Features()
+        file, options = ProtoFile(), _Options()
         while (token := self._next()) != "":
             match token:
                 case "syntax":
                     self._expect("=")
-                    features = _Features("implicit" if self._string() == b"proto3" else "explicit")
+                    if self._string() == b"proto3":
+                        options.features["field_presence"] = "IMPLICIT"
                     self._expect(";")
                 case "package":
                     file.package = self._name()
                     self._expect(";")
                 case "option":
-                    features = self._option_statement().applied(features)
+                    self._option_statement(options)
                 case "message":
-                    file.messages.append(self._message(file.package, features))
+                    file.messages.append(self._message(file.package, options))
                 case "enum":
                     file.enums.append(self._enum(file.package))
                 case "import" | "edition":
                     self._skip_statement()
-                case "service" | "extend":
+                case "extend":
+                    file.messages.extend(self._extend(file.package, options))
+                case "service":
                     self._skip_block()
                 case ";" | "export" | "local":
                     pass
                 case _:
                     raise self._error()
+        for found, own in self._fields:
+            _inherit(found, own)
         return file
 
     # -- definitions --------------------------------------------------------------------------------------------------
 
-    def _message(self, scope: str, features: _Features) -> ProtoMessage:
+    def _message(self, scope: str, outer: _Options) -> ProtoMessage:
         message = ProtoMessage(_joined(scope, self._word()))
-        self._body(message, features)
+        self._body(message, outer)
         return message
 
-    def _body(self, message: ProtoMessage, features: _Features) -> None:
+    def _body(self, message: ProtoMessage, outer: _Options) -> None:
+        options = _Options(outer)
         self._expect("{")
         self._depth += 1
         if self._depth > _DEEPEST:
@@ -166,37 +183,49 @@ class _Parser:
         while (token := self._next()) != "}":
             match token:
                 case "message":
-                    message.messages.append(self._message(message.full_name, features))
+                    message.messages.append(self._message(message.full_name, options))
                 case "enum":
                     message.enums.append(self._enum(message.full_name))
                 case "oneof":
-                    self._oneof(message, oneofs, features)
+                    self._oneof(message, oneofs, options)
                     oneofs += 1
                 case "option":
-                    features = self._option_statement().applied(features)
+                    self._option_statement(options)
                 case "extend":
-                    self._skip_block()
+                    message.messages.extend(self._extend(message.full_name, options))
                 case "extensions" | "reserved":
                     self._skip_statement()
-                case ";" | "export" | "local":
+                case ";":
+                    pass
+                case "export" | "local" if self._peek() in ("message", "enum"):
                     pass
                 case "map" if self._peek() == "<":
-                    self._map(message, features)
+                    self._map(message)
                 case _:
-                    self._field(message, token, features)
+                    self._field(message, token, options)
         self._depth -= 1
 
-    def _oneof(self, message: ProtoMessage, index: int, features: _Features) -> None:
+    def _extend(self, scope: str, outer: _Options) -> list[ProtoMessage]:
+        """The messages of groups among fields of extensions, which themselves are left out."""
+        fields = ProtoMessage(scope)
+        self._name()
+        self._expect("{")
+        while (token := self._next()) != "}":
+            if token != ";":
+                self._field(fields, token, outer)
+        return fields.messages
+
+    def _oneof(self, message: ProtoMessage, index: int, outer: _Options) -> None:
+        options = _Options(outer)
         self._word()
         self._expect("{")
         while (token := self._next()) != "}":
             if token == "option":
-                self._option_statement()
+                self._option_statement(options)
             elif token != ";":
-                found = self._field(message, token, features)
-                found.oneof, found.presence = index, "explicit"
+                self._field(message, token, options, oneof=index)
 
-    def _field(self, message: ProtoMessage, token: str, features: _Features) -> ProtoField:
+    def _field(self, message: ProtoMessage, token: str, outer: _Options, *, oneof: int | None = None) -> None:
         label = ""
         if token in ("optional", "required", "repeated"):
             label, token = token, self._next()
@@ -206,29 +235,29 @@ class _Parser:
         name = self._word()
         self._expect("=")
         number = self._number()
-        options = self._options()
-        features = options.applied(features)
-        presence: Presence = "required" if label == "required" else "explicit" if label else features.presence
+        options = self._options(outer)
+        if label or oneof is not None:
+            options.features["field_presence"] = "LEGACY_REQUIRED" if label == "required" else "EXPLICIT"
         scalar = type_name in SCALARS
         found = ProtoField(
             name=name.lower() if group else name,
             number=number,
-            kind=type_name if scalar else "group" if group or features.delimited else "",
+            kind=type_name if scalar else "group" if group else "",
             type_name="" if scalar else f".{_joined(message.full_name, name)}" if group else type_name,
             repeated=label == "repeated",
-            presence=presence,
             raw_default=options.default,
+            oneof=oneof,
         )
         message.fields.append(found)
+        self._fields.append((found, options))
         if group:
             inside = ProtoMessage(_joined(message.full_name, name))
             message.messages.append(inside)
-            self._body(inside, features)
+            self._body(inside, outer)
         else:
             self._expect(";")
-        return found
 
-    def _map(self, message: ProtoMessage, features: _Features) -> None:
+    def _map(self, message: ProtoMessage) -> None:
         self._expect("<")
         key = self._word()
         self._expect(",")
@@ -239,7 +268,6 @@ class _Parser:
         number = self._number()
         self._options()
         self._expect(";")
-        del features  # entries of a map and their values are never groups
         camel = "".join(part[:1].upper() + part[1:] for part in name.split("_"))
         entry = ProtoMessage(_joined(message.full_name, f"{camel}Entry"), is_map_entry=True)
         scalar = value in SCALARS
@@ -248,6 +276,7 @@ class _Parser:
             ProtoField("value", 2, value if scalar else "", "" if scalar else value, presence="implicit"),
         ]
         message.messages.append(entry)
+        # Without features: entries of a map and their values are never groups.
         message.fields.append(ProtoField(name, number, "message", f".{entry.full_name}", repeated=True))
 
     def _enum(self, scope: str) -> ProtoEnum:
@@ -268,9 +297,9 @@ class _Parser:
 
     # -- options ------------------------------------------------------------------------------------------------------
 
-    def _options(self) -> _Options:
+    def _options(self, outer: _Options | None = None) -> _Options:
         """The options behind a field, if there are any."""
-        options = _Options()
+        options = _Options(outer)
         if self._peek() != "[":
             return options
         self._next()
@@ -279,11 +308,9 @@ class _Parser:
             if self._next() == "]":
                 return options
 
-    def _option_statement(self) -> _Options:
-        options = _Options()
+    def _option_statement(self, options: _Options) -> None:
         self._option(options, ";")
         self._expect(";")
-        return options
 
     def _option(self, options: _Options, ends: str) -> None:
         """One option; the token that ends it is the next one."""
@@ -302,6 +329,8 @@ class _Parser:
         if name == "default":
             quoted = value[0][0] in "\"'" if value else False
             options.default = b"".join(unescaped(v[1:-1]) for v in value) if quoted else "".join(value)
+        elif name == "features":
+            options.features |= _aggregate(value)
         elif name.startswith("features."):
             options.features[name.removeprefix("features.")] = "".join(value)
 
@@ -352,10 +381,13 @@ class _Parser:
         return -number if negative else number
 
     def _string(self) -> bytes:
-        token = self._next()
-        if token[:1] not in ("'", '"'):
+        """A text, which may be in several parts."""
+        parts = [self._next()]
+        while self._peek()[0] in "'\"":
+            parts.append(self._next())
+        if parts[0][:1] not in ("'", '"'):
             raise self._error()
-        return unescaped(token[1:-1])
+        return b"".join(unescaped(part[1:-1]) for part in parts)
 
     def _skip_statement(self) -> None:
         """Move behind the next semicolon that is outside of braces."""
@@ -382,6 +414,24 @@ class _Parser:
             position = self._places[max(self._at - 1, 0)]
         line = self._text.count("\n", 0, position) + 1
         return ConfigurationError(f"the Protobuf schema is no .proto file: line {line} cannot be read")
+
+
+def _inherit(found: ProtoField, options: _Options) -> None:
+    """Set what a field has by features, its own ones and those of all that is around it."""
+    found.presence = _PRESENCES.get(options.feature("field_presence"), "explicit")
+    if found.kind == "" and options.feature("message_encoding") in ("DELIMITED", "2"):
+        found.kind = "group"
+
+
+def _aggregate(tokens: list[str]) -> dict[str, str]:
+    """The values of ``{ name: value … }`` that are neither messages nor lists, by their names."""
+    found: dict[str, str] = {}
+    depth = 0
+    for name, colon, value in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        depth += (name in "{[<") - (name in "}]>")
+        if depth == 1 and colon == ":":
+            found[name] = value
+    return found
 
 
 def _joined(scope: str, name: str) -> str:

@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pytest
+from google.protobuf import timestamp_pb2
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -74,7 +75,7 @@ class Generated:
 def generated(seed: int) -> Generated:
     """A message that refers to others, as text or as descriptor; some of the others are in an imported file."""
     rng = random.Random(seed)
-    files = (random_file(rng, rng.choice(["proto2", "proto3"])),)
+    files = (random_file(rng, rng.choice(["proto2", "proto3", "editions"])),)
     if rng.random() < 0.3:
         files = split(files[0])
     written = [base64.b64encode(f.SerializeToString()).decode() if rng.random() < 0.5 else text_of(f) for f in files]
@@ -103,6 +104,30 @@ def assert_decodes(given: Generated, rows: list[bytes], header: bytes = b"") -> 
         alone, value = decode(given.message, rows[row : row + 1], mapping)
         assert (alone.bad[0], alone.reasons.get(0)) == (decoded.bad[row], decoded.reasons.get(row))
         assert alone.bad[0] or repr(value[0]) == repr(found[row])
+
+
+@pytest.mark.parametrize(
+    ("seconds", "nanos", "is_bad"),
+    [
+        *((0, 10**9 - 1, False), (0, 10**9, True), (0, -1, True), (-1, 0, False)),
+        *((-62_135_596_800, 0, False), (-62_135_596_801, 0, True)),
+        *((253_402_300_799, 10**9 - 1, False), (253_402_300_800, 0, True)),
+    ],
+)
+def test_a_timestamp_is_of_the_years_1_to_9999_and_less_than_a_second_more(
+    seconds: int, nanos: int, is_bad: bool
+) -> None:
+    """Each bound and the first value behind it; the reason of a bad one says which it is."""
+    message = parse_protobuf(
+        "import 'google/protobuf/timestamp.proto'; message M { optional google.protobuf.Timestamp at = 1; }"
+    ).messages[0]
+    at = timestamp_pb2.Timestamp(seconds=seconds, nanos=nanos).SerializeToString()
+    decoded, found = decode(message, [b"\x0a" + bytes([len(at)]) + at])
+    assert bool(decoded.bad[0]) is is_bad
+    if is_bad:
+        assert ("nanos" if seconds == 0 else "years") in decoded.reasons[0]
+    else:
+        assert found == [{"at": seconds * 1_000_000 + nanos // 1_000}]
 
 
 @settings(max_examples=30)

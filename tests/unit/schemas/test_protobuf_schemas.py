@@ -53,7 +53,7 @@ def encoded(file: Any) -> str:
 def test_a_text_and_a_descriptor_have_the_same_messages(seed: int) -> None:
     """The descriptor is one of Google's library; a file that is imported may be in either form."""
     rng = random.Random(seed)
-    main, other = split(random_file(rng, rng.choice(["proto2", "proto3"])))
+    main, other = split(random_file(rng, rng.choice(["proto2", "proto3", "editions"])))
     wanted = repr(outline(parse_protobuf(text_of(main), [text_of(other)])))
     for first in (text_of(main), encoded(main)):
         for second in (text_of(other), encoded(other)):
@@ -64,7 +64,7 @@ HOSTILE: Final = st.sampled_from(
     ["{", "}", "[", "]", "<", ">", "(", ")", ";", "=", ",", ".", "-", '"', "'", "/*", "*/", "//", "\\", "\0", "\ufeff",
      "message", "enum", "oneof", "map", "group", "optional", "repeated", "required", "option", "extend", "import",
      "reserved", "service", "syntax", "package", "string", "int32", "M0", "0", "1", "-1", "99999999999", "0x", "1e9",
-     "inf", "nan", "default", "packed", '"proto3"', "features.field_presence", "é", "\ud800", "\n"]
+     "inf", "nan", "default", "packed", '"proto3"', "features.field_presence", "features", "é", "\ud800", "\n"]
 )  # fmt: skip
 
 
@@ -75,7 +75,7 @@ def test_a_changed_text_is_a_schema_or_a_configuration_error(
 ) -> None:
     """Words and signs in any place, and texts that are cut: never another error."""
     rng = random.Random(seed)
-    text = text_of(random_file(rng, "proto2"))
+    text = text_of(random_file(rng, rng.choice(["proto2", "editions"])))
     for place, size, new in changes:
         begin = int(place * len(text))
         text = text[:begin] + new + text[begin + int(size * len(text)) :]
@@ -193,6 +193,116 @@ def test_options_and_definitions_that_decoding_does_not_need_are_left_out() -> N
     ]
     (inner,) = message.messages
     assert [f.presence for f in inner.fields] == ["required"]
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "option features.field_presence = IMPLICIT; option features.message_encoding = DELIMITED;",
+        "option features = { field_presence: IMPLICIT message_encoding: DELIMITED };",
+        "option features = { message_encoding /* : } */ : DELIMITED, [pb.go] { api_level: 1 }; field_presence: 2 };",
+        "option features = { enum_type: CLOSED, field_presence: IMPLICIT; message_encoding: 2 };",
+        "option features = { field_presence: IMPLICIT }; option features.message_encoding = DELIMITED;",
+    ],
+)
+@pytest.mark.parametrize("place", ["{option} {messages}", "{messages} {option}"], ids=["before", "behind"])
+def test_features_of_a_file_apply_to_all_of_it(option: str, place: str) -> None:
+    """In each form, before and behind the messages; what is closer to a field has precedence."""
+    messages = """
+        message M {
+          int32 a = 1; N n = 2; map<string, N> m = 3; repeated N r = 4; E e = 5;
+          int32 b = 6 [features = { field_presence: EXPLICIT }];
+          N length = 7 [deprecated = true, features = { message_encoding: LENGTH_PREFIXED }];
+          oneof one { option features = { }; string s = 8; N o = 9; }
+          int32 needed = 10 [features = { field_presence: LEGACY_REQUIRED }];
+        }
+        message N { int32 x = 1; }
+        enum E { option features = { enum_type: CLOSED }; ZERO = 0 [features = { }]; }
+    """
+    file = parse_protobuf('edition = "2023"; ' + place.format(option=option, messages=messages))
+    assert [(f.name, f.kind, f.presence) for f in file.messages[0].fields if not f.repeated] == [
+        ("a", "int32", "implicit"),
+        ("n", "group", "explicit"),
+        ("e", "enum", "implicit"),
+        ("b", "int32", "explicit"),
+        ("length", "message", "explicit"),
+        ("s", "string", "explicit"),
+        ("o", "group", "explicit"),
+        ("needed", "int32", "required"),
+    ]
+    assert [(f.name, f.kind, f.is_map) for f in file.messages[0].fields if f.repeated] == [
+        ("m", "message", True),
+        ("r", "group", False),
+    ]
+    assert [f.presence for f in file.messages[1].fields] == ["implicit"]
+
+
+def test_features_of_a_message_apply_to_what_is_inside_it_wherever_they_stand() -> None:
+    """Not to other messages; those of a oneof apply to its members."""
+    text = """
+        edition = "2023";
+        message M {
+          int32 a = 1; message Inner { int32 b = 1; }
+          oneof one { N n = 2; option features.message_encoding = DELIMITED; }
+          option features = { field_presence: IMPLICIT };
+        }
+        message N { int32 c = 1; }
+    """
+    found = parse_protobuf(text)
+    assert [(f.kind, f.presence) for f in found.messages[0].fields] == [("int32", "implicit"), ("group", "explicit")]
+    assert [m.fields[0].presence for m in (found.messages[0].messages[0], found.messages[1])] == [
+        "implicit",
+        "explicit",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("declared", "value"),
+    [
+        ("double a = 1 [default = 0x10]", 16.0),
+        ("double a = 1 [default = -0X1f]", -31.0),
+        ("double a = 1 [default = 010]", 8.0),
+        ("float a = 1 [default = -017]", -15.0),
+        ("float a = 1 [default = 00]", 0.0),
+        ("float a = 1 [default = 0.5]", 0.5),
+        ("double a = 1 [default = 0e1]", 0.0),
+        ("double a = 1 [default = 1e400]", float("inf")),
+        ("double a = 1 [default = 18446744073709551616]", 2.0**64),
+        ("int32 a = 1 [default = -010]", -8),
+        ("int64 a = 1 [default = - 0x7F]", -127),
+        (r"string a = 1 [default = 'a' '\ud83d\ude00' '\u00e4']", "a😀ä"),
+        (r"bytes a = 1 [default = '\uD83D\uDE00\ud83dx']", "😀".encode() + b"\xed\xa0\xbdx"),
+    ],
+)
+def test_a_default_has_the_value_that_protoc_reads(declared: str, value: object) -> None:
+    """Numbers of other bases for every type, and two escapes of one character; the values are those of protoc 35.1."""
+    (part,) = parse_protobuf(f"message M {{ optional {declared}; }}").messages[0].fields
+    assert (part.default, type(part.default)) == (value, type(value))
+
+
+def test_a_group_among_extensions_counts_as_a_message() -> None:
+    """As in the descriptor: records name their message by its place in the file. Other extensions are left out."""
+    text = """
+        syntax = "pro" "to2";
+        extend B { optional group A = 100 { optional int32 x = 1; } optional string more = 101; }
+        message B { extensions 100 to 199; optional A a = 1; extend B { repeated group C = 102 { } } optional C c = 2; }
+    """
+    file = parse_protobuf(text)
+    assert [m.full_name for m in file.messages] == ["A", "B"]
+    assert [(f.name, f.message and f.message.full_name) for f in file.messages[1].fields] == [("a", "A"), ("c", "B.C")]
+
+
+def test_export_and_local_are_names_where_they_stand_for_no_visibility() -> None:
+    """In front of message and enum they belong to edition 2024; elsewhere a type may be called so."""
+    text = """
+        edition = "2024";
+        export message M { message export { message X { int32 x = 1; } } export a = 1; export.X b = 2;
+          local enum E { A = 0; } }
+        local message N { }
+    """
+    found = parse_protobuf(text).messages
+    assert [m.full_name for m in found] == ["M", "N"]
+    assert [f.message and f.message.full_name for f in found[0].fields] == ["M.export", "M.export.X"]
 
 
 def test_messages_are_counted_without_entries_of_maps() -> None:
