@@ -60,7 +60,8 @@ class Envelopes:
     """Values taken apart.
 
     Attributes:
-        rows: of each schema, by its text: the rows that have it, ascending. The same schema may have different texts.
+        rows: of each schema, by its text: the rows that have it, ascending. The same schema may have different texts;
+            ``null`` is that of null values alone.
         payloads: of each row; null where the row is null or bad. The text ``null`` is a payload.
         bad: per row, whether it is not an object with a schema and a payload.
         reasons: of each bad row, why.
@@ -107,7 +108,7 @@ def split_envelopes(values: Array) -> Envelopes:
         except (msgspec.MsgspecError, ValueError, RecursionError, InvalidJsonError):
             reasons[row] = _reason(text)
             continue
-        if schema == b"null":
+        if schema == b"null" != payload:
             reasons[row] = "field schema is null"
             continue
         rows.setdefault(schema, []).append(row)

@@ -5,28 +5,36 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final, cast
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from airflow_provider_kafka_s3.arrays import Array, Int64Array, int64_array
+from airflow_provider_kafka_s3.arrays import Array, Bools, Int64Array, int64_array, true_rows
 from airflow_provider_kafka_s3.config import DecimalFormat
 from airflow_provider_kafka_s3.converters.connect_json import connect_schema, split_envelopes
 from airflow_provider_kafka_s3.converters.declared_json import decoded_group
 from airflow_provider_kafka_s3.converters.json_decode import JsonDecoder
+from airflow_provider_kafka_s3.converters.json_grammar import are_empty
 from airflow_provider_kafka_s3.converters.port import Invalid, TypedGroup, TypedValues, ValueSchema
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.schemas.arrow_types import arrow_type
 from airflow_provider_kafka_s3.schemas.avro_text import node_text
+from airflow_provider_kafka_s3.schemas.nodes import Node, Union, nullable_branch
 
 __all__ = ["EnvelopedJsonConverter"]
 
 _REMEDY = "correct the producer, or use errors='dead_letter' to set such records aside"
 
 
+_NULL_PAYLOAD: Final = r'"payload"\s*:\s*null'
+
+
 class EnvelopedJsonConverter:
     """JSON values of the form ``{"schema": …, "payload": …}``.
+
+    The schemas of values are not optional: a null payload of an optional schema is a null value, see :meth:`nulls`.
 
     Args:
         decimal_format: what strings are where a schema has a decimal.
@@ -39,8 +47,29 @@ class EnvelopedJsonConverter:
         self._names_and_versions = names_and_versions
         # Texts differ where schemas do not: objects are those of equal schemas.
         self._by_text: dict[str, tuple[int, JsonDecoder] | str] = {}
+        self._optional: set[str] = set()
         # With the columns, since names that Avro does not allow may become the same ones.
         self._by_schema: dict[tuple[str, pa.DataType, str, int | None], tuple[int, JsonDecoder]] = {}
+
+    def nulls(self, values: Array) -> Bools:
+        """Which values are null values to Kafka Connect.
+
+        These are the values of no bytes, and the envelopes with the payload null whose schema is null or optional. A
+        payload that is null for another reason is one that does not have its schema.
+
+        Args:
+            values: binary or large_binary; null rows are none of them.
+        """
+        found = are_empty(values)
+        maybe = np.flatnonzero(true_rows(pc.match_substring_regex(values, pattern=_NULL_PAYLOAD)))
+        if len(maybe):
+            envelopes = split_envelopes(values.take(int64_array(maybe)))
+            for text, rows in envelopes.rows.items():
+                self._decoder(text)
+                if text == "null" or text in self._optional:
+                    payloads = envelopes.payloads.take(int64_array(rows)).to_pylist()
+                    found[maybe[rows[[payload == b"null" for payload in payloads]]]] = True
+        return found
 
     def convert(self, values: Array, *, decode: bool) -> TypedValues:  # noqa: ARG002 - decoding is the check
         """See :class:`~airflow_provider_kafka_s3.converters.port.ValueConverter`."""
@@ -86,6 +115,9 @@ class EnvelopedJsonConverter:
         except ValueError:  # Python reads no integers of more than some thousand digits
             raise ConfigurationError("it has a number with too many digits") from None
         node = connect_schema(schema, decimal_format=self._format)
+        optional = isinstance(node, Union)  # of null and one type
+        if isinstance(node, Union):
+            node = cast("Node", nullable_branch(node))
         avro = node_text(node)
         name, version = (_name(schema), _version(schema)) if self._names_and_versions else ("", None)
         key = (avro, arrow_type(node), name, version)
@@ -94,6 +126,8 @@ class EnvelopedJsonConverter:
             versions = {} if version is None else {"": version}
             self.schemas.append(ValueSchema("the schema of the envelope", node, avro, versions, name))
             self._by_schema[key] = (len(self.schemas) - 1, decoder)
+        if optional and schema.get("default") is None:
+            self._optional.add(text)
         return self._by_schema[key]
 
 

@@ -8,10 +8,10 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_kafka_s3.arrays import Array, Bools, bounds, contents
+from airflow_provider_kafka_s3.arrays import Array, Bools, bounds, contents, valid_rows
 from airflow_provider_kafka_s3.converters.json_scalar import DEEPEST
 
-__all__ = ["GRAMMAR", "are_lines", "are_utf8", "begin_and_end", "deep_rows", "line_documents", "members"]
+__all__ = ["GRAMMAR", "are_empty", "are_lines", "are_utf8", "begin_and_end", "deep_rows", "line_documents", "members"]
 
 T = TypeVar("T")
 
@@ -29,6 +29,17 @@ def members(characters: bytes) -> Bools:
 
 _FIRST: Final = members(b'{["-0123456789tfn')
 _LAST: Final = members(b'}]"0123456789el')
+
+
+def are_empty(values: Array) -> Bools:
+    """Whether each value has no bytes: no document, and to Kafka Connect a null value.
+
+    Args:
+        values: binary or large_binary; null rows are not empty.
+    """
+    at = bounds(values)
+    empty: Bools = at[1:] == at[:-1]
+    return empty & valid_rows(values)
 
 
 def are_lines(values: Array, frames: Array) -> bool:

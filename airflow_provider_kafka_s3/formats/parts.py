@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_kafka_s3.arrays import Int64Array, Scattered, int64_array, valid_rows
+from airflow_provider_kafka_s3.arrays import (
+    Array,
+    Bools,
+    Int64Array,
+    Scattered,
+    int64_array,
+    valid_rows,
+    validity_buffer,
+)
 from airflow_provider_kafka_s3.config import OnNull
+from airflow_provider_kafka_s3.converters.columns import buffer
 from airflow_provider_kafka_s3.converters.field_values import DocumentFields, FieldValues
 from airflow_provider_kafka_s3.formats.port import ObjectWriter, Payload, Prepared, RecordFormat, Rejected, Rows
 from airflow_provider_kafka_s3.schemas.evolution import SchemaVersion
@@ -97,6 +106,7 @@ class PartFormats:
         on_null: what a null value does: with ``write``, its record is only in the siblings.
         document_fields: names of the fields that partitioners need, of values that are JSON documents which the main
             format does not read itself.
+        nulls: per part of the records, which of its bytes stand for null.
     """
 
     def __init__(
@@ -105,7 +115,9 @@ class PartFormats:
         siblings: Mapping[str, RecordFormat] | None = None,
         on_null: OnNull = "fail",
         document_fields: Sequence[str] = (),
+        nulls: Mapping[Literal["key", "value"], Callable[[Array], Bools]] | None = None,
     ) -> None:
+        self._nulls = nulls or {}
         self._document_fields = document_fields
         self._documents = DocumentFields([name.split(".") for name in document_fields])
         self._formats = {MAIN: main, **(siblings or {})}
@@ -130,6 +142,8 @@ class PartFormats:
 
     def prepare(self, batch: pa.RecordBatch) -> PreparedParts:
         """Check the records of a batch of one Kafka partition, and encode those that can be written."""
+        for part, nulls in self._nulls.items():
+            batch = _with_nulls(batch, part, nulls(batch.column(part)))
         if len(self._formats) == 1:
             main = self._formats[MAIN].prepare(batch)
             return PreparedParts(
@@ -206,6 +220,17 @@ class PartFormats:
                 self._versions.append(versions[of_value] if versions and of_value != _ABSENT else _NONE)
             numbers[i] = self._indices[combination]
         return numbers[inverse.reshape(-1)]
+
+
+def _with_nulls(batch: pa.RecordBatch, part: str, nulls: Bools) -> pa.RecordBatch:
+    """The records with null in the place of some keys or values."""
+    if not nulls.any():
+        return batch
+    column = batch.column(part)
+    valid = validity_buffer(valid_rows(column) & ~nulls)
+    at = cast("pa.Int64Array", pa.Array.from_buffers(pa.int64(), len(nulls), [valid, buffer(np.arange(len(nulls)))]))
+    index = batch.schema.get_field_index(part)
+    return batch.set_column(index, batch.schema.field(index), column.take(at))
 
 
 def _schema_of(combinations: Sequence[Mapping[str, int]] | None, part: str, schema: int | None) -> int | None:

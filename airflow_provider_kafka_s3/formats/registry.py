@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, assert_never
 
 from airflow_provider_kafka_s3 import config
-from airflow_provider_kafka_s3.arrays import binary_array
+from airflow_provider_kafka_s3.arrays import Array, Bools, binary_array
 from airflow_provider_kafka_s3.converters.avro import AvroRegistryConverter
 from airflow_provider_kafka_s3.converters.declared_json import DeclaredJsonConverter
 from airflow_provider_kafka_s3.converters.enveloped_json import EnvelopedJsonConverter
+from airflow_provider_kafka_s3.converters.json_grammar import are_empty
 from airflow_provider_kafka_s3.converters.json_schema import JsonSchemaRegistryConverter
 from airflow_provider_kafka_s3.converters.port import RecordConverter, ValueConverter
 from airflow_provider_kafka_s3.converters.primitive import BytesValueConverter, StringValueConverter
@@ -29,7 +30,7 @@ from airflow_provider_kafka_s3.schemas.protobuf import Mapping as ProtobufMappin
 if TYPE_CHECKING:
     from airflow_provider_kafka_s3.formats.typed import TypedEncoding
 
-__all__ = ["make_format", "make_formats", "unusable"]
+__all__ = ["make_format", "make_formats", "null_finders", "unusable"]
 
 
 def make_formats(
@@ -67,7 +68,7 @@ def make_formats(
         )
         part: Literal["value"] | None = None if layout.format.on_null == "write" else "value"
         main = _typed_format(lines, envelope, part, evolving, fields)
-        return PartFormats(_in_objects(layout.format, main), document_fields=of_documents)
+        return PartFormats(_in_objects(layout.format, main), document_fields=of_documents, nulls=null_finders(layout))
     values: RecordFormat
     if isinstance(layout.format, config.CustomFormat):
         values = CheckedFormat(
@@ -82,7 +83,19 @@ def make_formats(
     siblings: Mapping[str, RecordFormat] = {}
     if isinstance(content, config.SiblingObjects):
         siblings = _siblings(content, layout.key_converter, schemas)
-    return PartFormats(values, siblings, layout.format.on_null, of_documents)
+    return PartFormats(values, siblings, layout.format.on_null, of_documents, null_finders(layout))
+
+
+def null_finders(layout: config.Layout) -> Mapping[Literal["key", "value"], Callable[[Array], Bools]]:
+    """Which keys and values are null to their converter, although they are not in Kafka; none for other parts."""
+    parts: dict[Literal["key", "value"], config.Converter | None] = {"value": layout.value_converter}
+    if layout.has_keys:
+        parts["key"] = layout.key_converter
+    return {part: _null_finder(made) for part, made in parts.items() if isinstance(made, config.JsonConverter)}
+
+
+def _null_finder(settings: config.JsonConverter) -> Callable[[Array], Bools]:
+    return EnvelopedJsonConverter(settings.decimal_format).nulls if settings.schemas_enable else are_empty
 
 
 def _in_objects(settings: config.Format, lines: RecordFormat) -> RecordFormat:

@@ -166,7 +166,9 @@ def _note(settings: Format, converter: Converter, *, may_be_null: bool) -> str |
     if not isinstance(lines, JsonLines) or not isinstance(converter, JsonConverter):
         return None
     note = "a document with newlines was rewritten in one line"
-    return f"{note}; the document `null` is a null, as both are written alike" if may_be_null else note
+    return (
+        f"{note}; the document `null`, or one of no bytes, is a null, as all are written alike" if may_be_null else note
+    )
 
 
 def record_objects(log: TopicLog, plan: Plan, decision: Manifest) -> list[ObjectEntry]:

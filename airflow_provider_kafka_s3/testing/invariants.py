@@ -29,6 +29,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from airflow_provider_kafka_s3.arrays import binary_array
 from airflow_provider_kafka_s3.batch.nesting import in_folder_of
 from airflow_provider_kafka_s3.batch.object_metadata import BATCH_METADATA, CONTENT_METADATA, NONCE_METADATA
 from airflow_provider_kafka_s3.batch.source import Isolation, Source
@@ -38,6 +39,7 @@ from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.exceptions import ControlError
 from airflow_provider_kafka_s3.formats.block_offsets import ranges_of_runs
+from airflow_provider_kafka_s3.formats.registry import null_finders
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.storage.port import ObjectStore, StoredObject
 from airflow_provider_kafka_s3.testing.decompress import decompress
@@ -418,7 +420,7 @@ class _BatchContents:
         found: _Offsets = {}
         for s in self._plan.slices:
             offsets = [o for o in range(s.start, s.end) if o not in self._dead[s.id]]
-            records = in_kafka.get(s.partition, {})
+            records = _with_nulls(layout, in_kafka.get(s.partition, {}))
             expected: dict[int, bytes | None] = {o: as_written(v) for o in offsets if (v := records.get(o)) is not None}
             nulls = [o for o in offsets if o in records and records[o] is None] if writes_nulls else []
             excused = {o for o in offsets if is_optional(self._plan.topic_id, s.partition, o)}
@@ -445,6 +447,14 @@ class _Part:
     def is_last(self) -> bool:
         """Whether the object has no records behind them."""
         return self.range.id == self.entry.slices[-1]
+
+
+def _with_nulls(layout: Layout | None, records: Mapping[int, bytes | None]) -> Mapping[int, bytes | None]:
+    """Values of Kafka by offset, with null for those that the converter of the layout takes for null."""
+    if layout is None or (nulls := null_finders(layout).get("value")) is None:
+        return records
+    found = nulls(binary_array([value or b"" for value in records.values()], large=True))
+    return {o: None if null else value for (o, value), null in zip(records.items(), found.tolist(), strict=True)}
 
 
 def _parts(entry: ObjectEntry) -> list[_Part]:
