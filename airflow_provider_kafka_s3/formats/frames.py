@@ -68,10 +68,14 @@ def without_nulls(batch: pa.RecordBatch, on_null: OnNull, part: Literal["key", "
     if on_null != "fail":
         return Kept(records, rows, values.null_count, (), part)
     if part == "key":
-        reason, remedy = "the key is null", "correct the producer, or use content='envelope', which has null keys"
+        reason = "the key is null"
+        remedy = (
+            "correct the producer, use content='envelope', which has null keys, or use errors='dead_letter' to set "
+            "such records aside"
+        )
     else:
         reason = "the value is null (a tombstone), and on_null='fail'"
-        remedy = "use on_null='ignore' to leave null values out"
+        remedy = "use on_null='ignore' to leave null values out, or errors='dead_letter' to set them aside"
     return Kept(records, rows, 0, [Rejected(int(row), part, reason, remedy) for row in np.flatnonzero(~valid)], part)
 
 

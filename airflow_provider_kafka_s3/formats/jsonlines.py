@@ -35,7 +35,10 @@ JSON_DOCUMENT: Final = Primitive("bytes", "json")
 """The schema of JSON documents, which no other format has."""
 
 _NEWLINE: Final = b"\n"
-_LAND_AS_BYTES: Final = "land the topic with format='bytes', since correcting its producer helps later records only"
+_SET_ASIDE: Final = (
+    "use errors='dead_letter' to set such records aside, or land the topic with format='bytes'; correcting its "
+    "producer helps later records only"
+)
 _AS_BYTES: Final = "use the converter 'bytes', or errors='dead_letter' to set such records aside"
 _TOKENS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[^"\s]+')
 
@@ -70,7 +73,7 @@ class JsonLinesFormat:
         else:
             documents, bad = _documents(values)
             why = f"the {self._part} is not a JSON document"
-            invalid = [(row, f"{why} ({reason})", _LAND_AS_BYTES) for row, reason in bad]
+            invalid = [(row, f"{why} ({reason})", _SET_ASIDE) for row, reason in bad]
             prepared = kept.prepared(join(documents, _NEWLINE), invalid)
         if not self._field_names:
             return prepared

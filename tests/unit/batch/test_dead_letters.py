@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 import base64
+import json
+from typing import Any, Final
 
 import msgspec
 import pytest
 
 from airflow_provider_kafka_s3.batch.dead_letter_limit import DeadLetterLimit
 from airflow_provider_kafka_s3.batch.request import TopicResult
-from airflow_provider_kafka_s3.config import Daily, JsonLines, Layout, Limits, RawBytes, Rotation
+from airflow_provider_kafka_s3.config import (
+    AvroConverter,
+    ByField,
+    Csv,
+    Daily,
+    Envelope,
+    JsonConverter,
+    JsonLines,
+    Layout,
+    Limits,
+    RawBytes,
+    Rotation,
+    SiblingObjects,
+    StringConverter,
+)
 from airflow_provider_kafka_s3.exceptions import RecordError
 from airflow_provider_kafka_s3.testing.invariants import InvariantViolation, check_bucket
 from tests.unit.batch.simulated_topic import Topic
 
 LAYOUT = Layout(topics_dir="lake", format=JsonLines(), errors="dead_letter")
 DAY = 86_400_000
+TIMESTAMP = "org.apache.kafka.connect.data.Timestamp"
 
 
 def test_an_invalid_record_becomes_a_dead_letter_of_its_batch() -> None:
@@ -58,6 +75,45 @@ def test_without_the_policy_the_first_invalid_record_fails_the_batch() -> None:
         topic.land()
     assert topic.objects() == {}
     assert Layout(format=JsonLines()).errors == "fail"
+
+
+DECLARED = JsonConverter(schema='{"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}')
+ENVELOPED = JsonConverter(schemas_enable=True)
+FAR: Final = json.dumps({"schema": {"type": "int64", "name": TIMESTAMP}, "payload": 10**16}).encode()
+REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "a document": ({}, {"value": b"{"}),
+    "a null value": ({}, {"value": None}),
+    "bytes that are no text": ({"value_converter": StringConverter()}, {"value": b"\xff"}),
+    "a declared schema": ({"value_converter": DECLARED}, {"value": b'{"a":"x"}'}),
+    "an envelope": ({"value_converter": ENVELOPED}, {"value": b"{}"}),
+    "a schema": ({"value_converter": ENVELOPED}, {"value": b'{"schema":{"type":"strict"},"payload":1}'}),
+    "a payload": ({"value_converter": ENVELOPED}, {"value": b'{"schema":{"type":"int8"},"payload":"x"}'}),
+    "a header of a registry": ({"value_converter": AvroConverter()}, {"value": b"{}"}),
+    "a time that CSV cannot hold": ({"format": Csv(), "value_converter": ENVELOPED}, {"value": FAR}),
+    "a document of a key": ({"content": Envelope(), "key_converter": JsonConverter()}, {"value": b"1", "key": b"{"}),
+    "a null key": ({"content": SiblingObjects()}, {"value": b"1", "key": None}),
+    "a header": (
+        {"content": SiblingObjects(headers=JsonLines())},
+        {"value": b"1", "key": b"k", "headers": [("h", None)]},
+    ),
+    "a field of a partitioner": ({"partitioner": ByField(names=("f",))}, {"value": b"{}"}),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_the_error_of_a_record_names_the_setting_that_sets_it_aside(name: str) -> None:
+    """Whatever cannot be written; and with this setting it is set aside."""
+    settings, record = REFUSED[name]
+    layout = Layout(**{"topics_dir": "lake", "format": JsonLines(), **settings})
+    for errors in ("fail", "dead_letter"):
+        topic = Topic(msgspec.structs.replace(layout, errors=errors))
+        topic.append(record["value"], **{k: v for k, v in record.items() if k != "value"})
+        if errors == "fail":
+            with pytest.raises(RecordError, match=r"partition 0, offset 0: .*; .*errors='dead_letter'"):
+                topic.land()
+        else:
+            (batch,) = topic.land().batches
+            assert (batch.records, batch.dead_letters) == (0, 1)
 
 
 def test_a_rerun_writes_nothing_and_a_lost_object_of_dead_letters_is_restored() -> None:

@@ -98,6 +98,7 @@ def test_invalid_json_is_refused_with_topic_partition_and_offset(value: bytes, w
     with pytest.raises(RecordError, match=rf"topic 'flights', partition 3, offset 43: .*JSON.*\(.*{why}") as e:
         prepare(FORMAT, make_batch([GOOD, value, GOOD], first=42))
     assert "land the topic with format='bytes'" in str(e.value)
+    assert "errors='dead_letter'" in str(e.value)
     assert "good" not in str(e.value)
     assert str(pickle.loads(pickle.dumps(e.value))) == str(e.value)
 
