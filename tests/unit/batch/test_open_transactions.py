@@ -76,3 +76,13 @@ def test_a_window_that_begins_in_an_open_transaction_promises_nothing_past_its_b
     pipeline.land("above", 100, 200)
     assert pipeline.visible() == records(0, WRITTEN) | {b"later"}
     check_landed(pipeline.bucket, pipeline.kafka, recovered=True, complete=True, is_optional=pipeline.kafka.is_optional)
+
+
+def test_a_first_window_that_begins_in_an_open_transaction_begins_the_pipeline_before_it() -> None:
+    """What cannot be read yet has an unknown end, so no later run leaves out any of it."""
+    pipeline = Pipeline()
+    assert pipeline.land("first", 6, 8).target == Offsets()
+    pipeline.kafka.commit_transaction(TOPIC, 0)
+    pipeline.kafka.append(TOPIC, 0, b"later", timestamp=100)
+    pipeline.land("above", 100, 200)
+    assert pipeline.visible() == records(READABLE, WRITTEN) | {b"later"}

@@ -699,6 +699,16 @@ def test_an_explicit_start_below_the_log_start_is_refused_before_it_is_pinned() 
     assert pipeline.run("first", starting={0: 7}).target == offsets((7, 9))
 
 
+def test_a_first_window_of_deleted_offsets_does_not_begin_the_pipeline_below_the_log() -> None:
+    """It fails, and incremental runs begin with what Kafka has: offsets that no run could land are no loss of theirs."""
+    pipeline = Pipeline()
+    pipeline.records(9)
+    pipeline.kafka.delete_records(TOPIC, 0, 5)
+    with pytest.raises(DataLossError):
+        pipeline.run("first", "data_interval", window={0: (2, 8)})
+    assert pipeline.run("second").target == offsets((5, 9))
+
+
 def test_a_restored_older_marker_is_named_when_a_run_of_a_later_generation_goes_on() -> None:
     """Not an index error."""
     pipeline = Pipeline()
