@@ -44,6 +44,7 @@ def to_xcom(results: Mapping[str, TopicResult], resolved: RunWindow) -> dict[str
              "skipped": {},         # offsets recorded as lost
              "verified": 0,         # objects that a repeated run checked and found
              "wrote": true,         # whether this try wrote anything to the bucket
+             "held_back": {},       # offsets behind an open transaction, which a later run lands
              "verification": null}},  # of "verify" and "restore": {"objects": 12, "size": 5242880, "missing": [],
                                     # "restored": [], "accepted": [], "uncovered": {}}
          "batches": 1, "records": 40000, "tombstones": 0, "ignored": 0, "dead_letters": 0, "objects": 12,
@@ -92,6 +93,7 @@ def _topic(result: TopicResult) -> dict[str, Any]:
         "skipped": result.skipped.to_json(),
         "verified": result.verified,
         "wrote": result.wrote,
+        "held_back": result.held_back.to_json(),
         "verification": None if result.verification is None else _verification(result.verification),
     }
 
@@ -114,7 +116,7 @@ def summary(results: Iterable[TopicResult]) -> str:
     parts: list[str] = []
     if not any(result.wrote for result in results):
         if not batches and not skipped:
-            return "nothing to land, nothing written"
+            return "; ".join(["nothing to land, nothing written", *_held_back(results)])
         checked = f": {count(verified, 'object')} checked" if batches else ""
         parts.append(f"already landed{checked}, nothing written")
     elif landed["batches"]:
@@ -132,7 +134,13 @@ def summary(results: Iterable[TopicResult]) -> str:
         parts.append(f"{count(others, 'batch')} landed by other runs")
     if skipped:
         parts.append(f"{count(skipped, 'offset')} recorded as lost")
-    return "; ".join(parts) or "nothing to land; only control documents written"
+    parts = parts or ["nothing to land; only control documents written"]
+    return "; ".join(parts + _held_back(results))
+
+
+def _held_back(results: Iterable[TopicResult]) -> list[str]:
+    number = sum(result.held_back.count for result in results)
+    return [f"{count(number, 'offset')} behind open transactions"] if number else []
 
 
 def _inspected(inspected: Sequence[Verification]) -> str:

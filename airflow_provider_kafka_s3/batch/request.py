@@ -181,6 +181,7 @@ class TopicResult:
         verified: number of objects that a rerun checked and found.
         wrote: whether this attempt planned, executed, completed or restored anything.
         verification: result of ``verify`` and ``restore``; None for ``land``.
+        held_back: offsets behind an open transaction when the target was pinned; a later run lands them.
     """
 
     topic: str
@@ -191,6 +192,7 @@ class TopicResult:
     verified: int = 0
     wrote: bool = False
     verification: Verification | None = None
+    held_back: Offsets = NO_OFFSETS
 
     @property
     def shared(self) -> bool:

@@ -16,6 +16,7 @@ from airflow_provider_kafka_s3.batch.adoption import AdoptionWait
 from airflow_provider_kafka_s3.batch.chunk_markers import has_chunk_markers, update_chunk_markers
 from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.coverage import Covering, covering_downward, covering_upward
+from airflow_provider_kafka_s3.batch.held_back import held_back, log_held_back
 from airflow_provider_kafka_s3.batch.incarnation import refuse_shorter_log, require_topic_id
 from airflow_provider_kafka_s3.batch.planning import (
     Claimable,
@@ -112,6 +113,7 @@ class TopicRun:
         self.dead_letters = 0
         self._counted: set[int] = set()
         self._pinned_from: View | None = None
+        self._held_back = NO_OFFSETS
 
     def advance(self) -> Plan | TopicResult:
         """Do all that can be done without reading records.
@@ -157,6 +159,8 @@ class TopicRun:
         partitions = self.source.describe(self.topic).partitions
         ends = self.source.ends(self.topic, partitions, self.request.isolation)
         refuse_shorter_log(self.source, self.topic, view.marker, ends)
+        self._held_back = held_back(self.source, self.topic, ends, self.request.isolation)
+        log_held_back(self.topic, self._held_back, view.marker.covered)
         window: OffsetWindow | None = None
         if self.request.window is not None:
             window = window_of(
@@ -239,7 +243,13 @@ class TopicRun:
         if not offsets:
             self._update_chunk_markers(view.marker)
             return TopicResult(
-                topic=self.topic, status="empty", target=offsets, batches=(), skipped=offsets, wrote=self._wrote
+                topic=self.topic,
+                status="empty",
+                target=offsets,
+                batches=(),
+                skipped=offsets,
+                wrote=self._wrote,
+                held_back=self._held_back,
             )
         generation = view.marker.generation
         covering = covering_downward(
@@ -465,4 +475,5 @@ class TopicRun:
             skipped=marker.lost_in(generation) & target,
             verified=verified,
             wrote=self._wrote,
+            held_back=self._held_back,
         )

@@ -64,6 +64,12 @@ def _status_lines(state: TopicStatus) -> list[str]:
             ],
         )
     )
+    lines += [
+        f"  partition {p.partition}: an open transaction holds back {count(p.held_back, 'offset')}, from offset "
+        f"{p.log_end} on"
+        for p in state.partitions
+        if p.held_back
+    ]
     if state.open:
         lines.append("  open batches:")
         rows = [

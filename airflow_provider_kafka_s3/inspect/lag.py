@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from airflow_provider_kafka_s3.batch.held_back import held_back, log_held_back
 from airflow_provider_kafka_s3.batch.incarnation import refuse_shorter_log, require_topic_id
 from airflow_provider_kafka_s3.batch.planning import incremental_target
 from airflow_provider_kafka_s3.batch.source import Isolation, Source
 from airflow_provider_kafka_s3.batch.window_offsets import is_future
+from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS
 
 if TYPE_CHECKING:
     from airflow_provider_kafka_s3.batch.log import TopicLog
@@ -21,7 +23,7 @@ def lag(log: TopicLog, source: Source, isolation: Isolation) -> int:
 
     It counts offsets, not records: transaction markers and compacted records have offsets as well. Offsets that
     retention deleted before they were landed count, so that a run starts and reports them. A topic without stored
-    offsets counts as a whole.
+    offsets counts as a whole. Offsets behind an open transaction do not count; they are logged.
 
     Args:
         log: of the topic.
@@ -36,6 +38,8 @@ def lag(log: TopicLog, source: Source, isolation: Isolation) -> int:
     partitions = source.describe(topic).partitions
     ends = source.ends(topic, partitions, isolation)
     view = log.view() if log.read_marker() is not None else None
+    held = held_back(source, topic, ends, isolation)
+    log_held_back(topic, held, NO_OFFSETS if view is None else view.marker.covered)
     if view is None or view.open_reset is not None:
         # The first run, or the one that completes the reset, starts at the first offset in Kafka.
         starts = source.earliest(topic, partitions)

@@ -6,13 +6,14 @@ import itertools
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from airflow_provider_kafka_s3.batch.held_back import held_back
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.planning import incremental_target
 from airflow_provider_kafka_s3.batch.source import Isolation, Source
 from airflow_provider_kafka_s3.batch.view import View
 from airflow_provider_kafka_s3.documents.manifest import Manifest
 from airflow_provider_kafka_s3.documents.marker import Marker
-from airflow_provider_kafka_s3.documents.offsets import Offsets, Ranges, subtract
+from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets, Ranges, subtract
 from airflow_provider_kafka_s3.documents.owner import decode_owner
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.layout import keys
@@ -74,6 +75,7 @@ class PartitionStatus:
         log_end: one past the last readable offset; None without Kafka.
         lag: number of offsets that an incremental run would land; None without Kafka.
         gone: number of these that Kafka no longer has; None without Kafka.
+        held_back: number of offsets from ``log_end`` on that an open transaction holds back; None without Kafka.
     """
 
     partition: int
@@ -86,6 +88,7 @@ class PartitionStatus:
     log_end: int | None = None
     lag: int | None = None
     gone: int | None = None
+    held_back: int | None = None
 
 
 @dataclass(frozen=True)
@@ -241,6 +244,7 @@ def _partitions(
     live: str | None = None
     earliest: dict[int, int] = {}
     ends: dict[int, int] = {}
+    held = NO_OFFSETS
     if source is not None:
         info = source.describe(topic_log.topic)
         live = info.topic_id
@@ -248,6 +252,7 @@ def _partitions(
         if not view.topic_id or live == view.topic_id:
             earliest = source.earliest(topic_log.topic, info.partitions)
             ends = source.ends(topic_log.topic, info.partitions, isolation)
+            held = held_back(source, topic_log.topic, ends, isolation)
     behind = incremental_target(view, ends)
     gone = behind & Offsets({p: [(0, start)] for p, start in earliest.items()})
     partitions = [
@@ -262,6 +267,7 @@ def _partitions(
             log_end=ends.get(p),
             lag=_size(behind[p]) if p in ends else None,
             gone=_size(gone[p]) if p in ends else None,
+            held_back=_size(held[p]) if p in ends else None,
         )
         for p in sorted({*known, *marker.start, *ends})
     ]

@@ -700,7 +700,7 @@ def test_an_explicit_start_below_the_log_start_is_refused_before_it_is_pinned() 
 
 
 def test_a_first_window_of_deleted_offsets_does_not_begin_the_pipeline_below_the_log() -> None:
-    """It fails, and incremental runs begin with what Kafka has: offsets that no run could land are no loss of theirs."""
+    """It fails, and incremental runs begin with what Kafka has: what no run could land is no loss of theirs."""
     pipeline = Pipeline()
     pipeline.records(9)
     pipeline.kafka.delete_records(TOPIC, 0, 5)
