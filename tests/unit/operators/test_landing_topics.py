@@ -76,6 +76,7 @@ def test_new_records_are_landed_and_returned(bench: Bench) -> None:
                 "skipped": {},
                 "verified": 0,
                 "wrote": True,
+                "held_back": {},
                 "verification": None,
             }
         },
