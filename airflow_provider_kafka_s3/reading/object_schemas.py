@@ -34,7 +34,7 @@ from airflow_provider_kafka_s3.storage.durable import DurableStore
 if TYPE_CHECKING:
     from pyarrow import DataType, Field
 
-__all__ = ["LINE_SCHEMA", "schema_of_objects"]
+__all__ = ["LINE_SCHEMA", "field_names", "schema_of_objects"]
 
 LINE_SCHEMA: Final = pa.schema([pa.field("value", pa.binary())])
 """Values that have no schema: the bytes of lines as they are."""
@@ -87,7 +87,7 @@ def schema_of_objects(store: DurableStore, objects: Sequence[DataObject]) -> pa.
     """
     if not objects:
         raise ConfigurationError("no object is selected, so there is no schema. Select batches that have records")
-    chosen = [*{(one.layout, "" if _has_one_schema(one.layout) else one.key): one for one in objects}.values()]
+    chosen = _with_all_schemas(objects)
     urls: dict[pa.Schema, str] = {}
     for one, schema in zip(
         chosen, in_threads(functools.partial(_schema, store), chosen, threads=_READERS), strict=True
@@ -111,6 +111,17 @@ def schema_of_objects(store: DurableStore, objects: Sequence[DataObject]) -> pa.
     return found
 
 
+def field_names(store: DurableStore, objects: Sequence[DataObject]) -> set[str]:
+    """The names of the columns of Parquet and Avro, whether or not their types go together; errors as above."""
+    read = functools.partial(_schema, store, unions=True)
+    return {name for schema in in_threads(read, _with_all_schemas(objects), threads=_READERS) for name in schema.names}
+
+
+def _with_all_schemas(objects: Sequence[DataObject]) -> list[DataObject]:
+    """Objects that have all schemas of some objects together."""
+    return [*{(one.layout, "" if _has_one_schema(one.layout) else one.key): one for one in objects}.values()]
+
+
 def _has_one_schema(layout: Layout) -> bool:
     """Whether all objects of a layout have the same columns."""
     if not isinstance(layout.format, Parquet | AvroContainer):
@@ -123,7 +134,7 @@ def _has_one_schema(layout: Layout) -> bool:
     )
 
 
-def _schema(store: DurableStore, one: DataObject) -> pa.Schema:
+def _schema(store: DurableStore, one: DataObject, *, unions: bool = False) -> pa.Schema:
     settings = one.layout.format
     if isinstance(one.layout.record_format, JsonLines | RawBytes):
         return LINE_SCHEMA
@@ -133,7 +144,7 @@ def _schema(store: DurableStore, one: DataObject) -> pa.Schema:
             return pq.read_schema(pa.PythonFile(cast("Any", file), mode="r"))
         if isinstance(settings, AvroContainer):
             node = file_schema(io.BufferedReader(file, _BEGINNING))
-            if (name := _union(node)) is not None:
+            if not unions and (name := _union(node)) is not None:
                 raise ConfigurationError(
                     f"{one.url} has a union of several types, {name}, whose types are not read from Avro: give a "
                     f"schema without it"

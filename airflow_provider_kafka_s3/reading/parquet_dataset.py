@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import re
 import threading
 import weakref
 from collections.abc import Sequence
@@ -13,9 +12,10 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.fs as pafs
 
-from airflow_provider_kafka_s3.config import ByField, ByKey, Chain, CustomPartitioner, Parquet, Partitioner
+from airflow_provider_kafka_s3.config import Parquet
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.layout.folders import NULL_FOLDER
+from airflow_provider_kafka_s3.reading.folder_columns import folder_types
 from airflow_provider_kafka_s3.reading.object_schemas import schema_of_objects
 from airflow_provider_kafka_s3.reading.remote_file import RemoteFile, open_object
 from airflow_provider_kafka_s3.storage.durable import DurableStore
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from airflow_provider_kafka_s3.reading.snapshot_objects import SnapshotObject
 
 __all__ = ["arrow_dataset"]
-
-_PADDED: Final = re.compile(r"-?[0-9]{1,10}")
-_CANONICAL: Final = re.compile(r"0|-?[1-9][0-9]{0,9}")
 
 _MOST_SECONDS: Final = 2.0
 """That the end of the interpreter waits for threads of Arrow."""
@@ -66,19 +63,12 @@ def arrow_dataset(snapshot: Snapshot, *, schema: pa.Schema | None = None, **sele
             f"snapshot.objects(), schema), which reads every format and can be the argument of "
             f"pyarrow.RecordBatchReader.from_batches; or select batches of Parquet, by batches="
         )
-    folders: dict[str, set[str]] = {}
-    padded: dict[str, bool] = {}
-    for one in objects:
-        for name, text in one.columns.items():
-            folders.setdefault(name, set()).add(text)
-            padded[name] = padded.get(name, True) and _is_padded(one.layout.partitioner, name)
+    folders = folder_types(objects)
     if schema is None or not folders.keys().isdisjoint(schema.names):
         columns = schema_of_objects(store, objects)
-        folders = {name: texts for name, texts in folders.items() if name not in columns.names}
+        folders = {name: kind for name, kind in folders.items() if name not in columns.names}
         if schema is None:
-            schema = pa.schema(
-                [*columns, *(pa.field(name, _type(texts, padded[name])) for name, texts in folders.items())]
-            )
+            schema = pa.schema([*columns, *folders.items()])
     names = [name for name in schema.names if name in folders]
     return ds.FileSystemDataset.from_paths(
         [one.key for one in objects],
@@ -87,30 +77,6 @@ def arrow_dataset(snapshot: Snapshot, *, schema: pa.Schema | None = None, **sele
         filesystem=pafs.PyFileSystem(_Objects(store, {one.key: one.size for one in objects})),
         partitions=[_condition(one, schema, names) for one in objects],
     )
-
-
-def _is_padded(partitioner: Partitioner, name: str) -> bool:
-    """Whether numbers of this folder may have leading zeros, as in ``month=01``: not those of keys and fields."""
-    links = partitioner.partitioners if isinstance(partitioner, Chain) else (partitioner,)
-    for link in links:
-        match link:
-            case ByKey() if name == "key":
-                return False
-            case ByField(names=names) if name in {*names, *(field.lower() for field in names)}:
-                return False
-            case CustomPartitioner():
-                return False
-            case _:
-                pass
-    return True
-
-
-def _type(texts: set[str], is_padded: bool) -> pa.DataType:
-    """The type of a folder: a number only if its text can be told from the number."""
-    numbers = [text for text in texts if text != NULL_FOLDER]
-    whole = _PADDED if is_padded else _CANONICAL
-    is_number = numbers and all(whole.fullmatch(text) and -(2**31) <= int(text) < 2**31 for text in numbers)
-    return pa.int32() if is_number else pa.string()
 
 
 def _condition(one: SnapshotObject, schema: pa.Schema, names: Sequence[str]) -> ds.Expression:

@@ -3,22 +3,47 @@
 from __future__ import annotations
 
 import re
+import urllib.parse
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider_kafka_s3.config import AvroContainer, BlockGzip, Csv, Format, JsonLines, Parquet, RawBytes
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.layout.folders import NULL_FOLDER
 from airflow_provider_kafka_s3.layout.keys import data_prefix
-from airflow_provider_kafka_s3.reading.object_schemas import schema_of_objects
+from airflow_provider_kafka_s3.reading.folder_columns import folder_types
+from airflow_provider_kafka_s3.reading.object_schemas import field_names, schema_of_objects
 from airflow_provider_kafka_s3.reading.snapshot import Snapshot
 from airflow_provider_kafka_s3.reading.snapshot_objects import SnapshotObject
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
+    from pyspark.sql.types import StructType
 
 __all__ = ["spark_frame"]
 
 _PATTERN: Final = re.compile(r"[\\{}\[\]*?]")
 """Characters of Hadoop's patterns of paths."""
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Objects that one reader of Spark can read together.
+
+    Attributes:
+        source: of Spark.
+        options: of the source.
+        base: the folder of the topic, as Spark finds it.
+        delimiter: of folders.
+        folders: the names of the columns that are folders, and as the keys have them.
+    """
+
+    source: str
+    options: tuple[tuple[str, str], ...]
+    base: str
+    delimiter: str
+    folders: tuple[tuple[str, str], ...]
 
 
 def spark_frame(
@@ -27,9 +52,12 @@ def spark_frame(
     """A frame of the objects of a snapshot, read by Spark's own source of their format.
 
     The list of objects is part of the frame, so every action on it reads the same records. Folders ``name=value`` are
-    columns, with the types that Spark infers. Spark prunes them, and pushes filters down to Parquet. Objects whose
-    settings differ, such as the separators of CSV, are read each with their own, and the rows are put together by the
-    names of columns.
+    columns: int if all their values are such numbers, else text. Spark prunes them, and pushes filters down to Parquet.
+    A folder with the name of a field, in any case, is none: Spark would show its value in place of the record's. The
+    other folders of such objects are computed from their names, and not pruned.
+
+    Objects whose settings differ, such as the separators of CSV, are read each with their own, and the rows are put
+    together by the names of columns. A folder that only some of them have is null for the others.
 
     Args:
         spark: needs a file system for the paths, such as ``s3a`` of ``hadoop-aws``; without one, use the format
@@ -37,7 +65,8 @@ def spark_frame(
         snapshot: of one topic.
         schema: as ``DataFrameReader.schema`` takes it; None: of Parquet, the columns of all objects, see
             :meth:`~airflow_provider_kafka_s3.reading.snapshot.Snapshot.schema`; of other formats, Spark infers it,
-            which reads JSON and CSV twice.
+            which reads JSON and CSV twice. With the name of a folder in it the objects are read, too, for the names of
+            their fields; the folder has its type if no object has a field of that name.
         root: where Spark finds the bucket, such as ``s3://lake`` or a mounted folder; None: ``s3a://`` and its name.
         selection: which objects, as :meth:`~airflow_provider_kafka_s3.reading.snapshot.Snapshot.objects` takes it.
 
@@ -45,51 +74,121 @@ def spark_frame(
         ConfigurationError: there is no object, the objects need several of Spark's sources, or one cannot be read by
             Spark, or the columns of objects do not go together.
     """
+    from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
+    from pyspark.sql.types import StructField, StructType
+
     objects = snapshot.objects(**selection)
     if not objects:
         raise ConfigurationError(
             f"topic {snapshot.log.topic!r} has no objects of this selection at batch {snapshot.batch}, so Spark "
             f"cannot make a frame of them"
         )
-    base = (root or f"s3a://{snapshot.log.store.url('').removeprefix('s3://').rstrip('/')}").rstrip("/")
-    groups: dict[tuple[str, tuple[tuple[str, str], ...]], list[SnapshotObject]] = {}
+    bucket = (root or f"s3a://{snapshot.log.store.url('').removeprefix('s3://').rstrip('/')}").rstrip("/")
+    groups: dict[_Group, list[SnapshotObject]] = {}
     for one in objects:
-        options = {**_options(one.layout.format), "basePath": f"{base}/{data_prefix(one.layout, one.topic)}"}
-        groups.setdefault((_source(one), tuple(options.items())), []).append(one)
-    sources = {source: some[0].url for (source, _), some in groups.items()}
+        groups.setdefault(_group(one, bucket), []).append(one)
+    sources = {group.source: some[0].url for group, some in groups.items()}
     if len(sources) > 1:
         needed = ", ".join(f"{source} for {url}" for source, url in sources.items())
         raise ConfigurationError(
             f"the objects of topic {snapshot.log.topic!r} need several of Spark's sources, {needed}. Select the "
             f"batches of one of them, by batches="
         )
-    if schema is None and "parquet" in sources:
-        from pyspark.sql.pandas.types import from_arrow_schema
+    (source,) = sources
+    paths = {group: [f"{bucket}/{_PATTERN.sub(_escaped, one.key)}" for one in some] for group, some in groups.items()}
 
+    def reader(group: _Group) -> DataFrameReader:
+        return spark.read.format(source).options(**dict(group.options))
+
+    folders = folder_types(objects)
+    inferred: dict[_Group, StructType] = {}
+    if isinstance(schema, str):
+        schema = StructType.fromDDL(schema)
+    if schema is None and source == "parquet":
         schema = from_arrow_schema(schema_of_objects(snapshot.log.store, objects))
+        fields = _folded(schema.names)
+    elif schema is not None and _folded(folders).isdisjoint(_folded(schema.names)):
+        fields = _folded(schema.names)
+    else:
+        inferred = {group: reader(group).load(paths[group]).schema for group in groups}
+        fields = _folded(name for group, found in inferred.items() for name in _names(group, found, schema))
+        if source in ("parquet", "avro"):
+            fields |= _folded(field_names(snapshot.log.store, objects))
+    given = {one.name.lower(): one.dataType for one in schema or ()}
+    shown = {
+        name: given.get(name.lower(), from_arrow_type(kind))
+        for name, kind in folders.items()
+        if name.lower() not in fields
+    }
     frames: dict[str, DataFrame] = {}
-    for (source, options_of), some in groups.items():
-        reader = spark.read.format(source).options(**dict(options_of))
-        if schema is not None:
-            reader = reader.schema(schema)
-        frames[some[0].url] = reader.load([f"{base}/{_PATTERN.sub(_escaped, one.key)}" for one in some])
-    return _together(snapshot, frames)
+    for group, some in groups.items():
+        columns = inferred[group] if schema is None else schema
+        columns = [one for one in columns if one.name.lower() not in _folded(shown)]
+        here = {name: raw for name, raw in group.folders if name in shown}
+        if group.delimiter == "/" and len(here) == len(group.folders):
+            columns += [StructField(name, shown[name]) for name in here]
+            frame = reader(group).option("basePath", group.base).schema(StructType(columns)).load(paths[group])
+        else:
+            frame = reader(group).schema(StructType(columns)).load(paths[group])
+            values = [_folder(frame, raw, group.delimiter).cast(shown[name]).alias(name) for name, raw in here.items()]
+            frame = frame.select("*", *values)
+        frames[some[0].url] = frame
+    return _together(snapshot, frames, shown.keys())
 
 
-def _together(snapshot: Snapshot, frames: dict[str, DataFrame]) -> DataFrame:
-    """The rows of all frames, whose columns have to be the same; the URLs are of one object of each."""
+def _group(one: SnapshotObject, bucket: str) -> _Group:
+    delimiter = one.layout.naming.directory_delim
+    raw = [part.partition("=")[0] for part in one.folders.split(delimiter) if "=" in part]
+    return _Group(
+        _source(one),
+        tuple(_options(one.layout.format).items()),
+        f"{bucket}/{data_prefix(one.layout, one.topic)}",
+        delimiter,
+        tuple({urllib.parse.unquote(name): name for name in raw}.items()),
+    )
+
+
+def _names(group: _Group, inferred: StructType, schema: StructType | None) -> list[str]:
+    """The names of the fields of objects; CSV without a header has its columns first, and by their position."""
+    if schema is not None and dict(group.options).get("header") == "false":
+        return schema.names[: len(inferred)]
+    return inferred.names
+
+
+def _folded(names: Iterable[str]) -> set[str]:
+    """Names as Spark compares them."""
+    return {name.lower() for name in names}
+
+
+def _folder(frame: DataFrame, name: str, delimiter: str) -> Column:
+    """The text of a folder, from the names of the files of a frame; null where it is that of null."""
+    from pyspark.sql import functions as f
+
+    def decoded(text: Column) -> Column:
+        return f.url_decode(f.replace(text, f.lit("+"), f.lit("%2B")))
+
+    path = decoded(frame.metadataColumn("_metadata").getField("file_path"))
+    ends = re.escape(delimiter)
+    text = f.regexp_extract(path, f"(?s).*{ends}{re.escape(name)}=(.*?){ends}", 1)
+    # A percent sign may stand for itself.
+    text = decoded(f.regexp_replace(text, "%(?![0-9A-Fa-f]{2})", "%25"))
+    return f.when(~text.isin("", NULL_FOLDER), text)
+
+
+def _together(snapshot: Snapshot, frames: dict[str, DataFrame], folders: Collection[str]) -> DataFrame:
+    """The rows of all frames, whose columns have to be the same but for folders; the URLs are of one object of each."""
     (first_url, first), *others = frames.items()
     found = first
     for url, frame in others:
-        if sorted(frame.dtypes) != sorted(first.dtypes):
-            differ = sorted({*frame.dtypes} ^ {*first.dtypes})
+        differ = sorted(column for column in {*frame.dtypes} ^ {*first.dtypes} if column[0] not in folders)
+        if differ:
             raise ConfigurationError(
-                f"the objects of topic {snapshot.log.topic!r} have different settings or folders, so they are read by "
-                f"several frames, and these have different columns: {first_url} and {url} differ in "
-                f"{', '.join(f'{name} {kind}' for name, kind in differ)}. Give a schema, or select the batches of one "
-                f"of them, by batches="
+                f"the objects of topic {snapshot.log.topic!r} have different settings, so they are read by several "
+                f"frames, and these have different columns: {first_url} and {url} differ in "
+                f"{', '.join(f'{name} {kind}' for name, kind in differ)}. Give a schema, or select the batches of "
+                f"one of them, by batches="
             )
-        found = found.unionByName(frame)
+        found = found.unionByName(frame, allowMissingColumns=True)
     return found
 
 

@@ -57,7 +57,7 @@ class Lake:
     def produce(self, hour: int, records: int) -> None:
         """Orders of one hour, to both partitions in turn."""
         for n in range(records):
-            value = json.dumps({"order_id": hour * 100 + n, "amount": 2.5}).encode()
+            value = json.dumps({"order_id": hour * 100 + n, "amount": 2.5, "year": 1999}).encode()
             self.kafka.append(TOPIC, n % 2, value, START_MS + hour * HOUR_MS + n)
 
     def land(self, run: str) -> None:

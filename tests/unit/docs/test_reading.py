@@ -53,6 +53,16 @@ def test_duckdb_reads_records_by_folder_with_partition_and_offset(
     assert database.sql(by_object).fetchall() == [(p, o, n) for p in (0, 1) for o, n in ((0, 5), (5, 3), (8, 2))]
 
 
+def test_duckdb_reads_fields_that_are_called_like_a_folder(
+    lake: Lake, database: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    """The record's value, and not that of the folder, which DuckDB shows unless it is switched off."""
+    (query,) = statements("Fields that are called like a folder", lake.store, tmp_path)
+    assert database.sql(query).fetchall() == [(1999, 20)]
+    by_folder = query.replace(",\n    hive_partitioning = false", "")
+    assert database.sql(by_folder).fetchall() == [(2026, 20)]
+
+
 def test_duckdb_reads_whole_batches_by_their_manifests(
     lake: Lake, database: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:

@@ -1,0 +1,170 @@
+"""Frames of Spark's own readers have the values of records, whatever the folders of objects are called."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from airflow_provider_kafka_s3.config import (
+    AvroContainer,
+    BlockGzip,
+    ByField,
+    ByKey,
+    Chain,
+    Csv,
+    Daily,
+    Hourly,
+    JsonConverter,
+    JsonLines,
+    Layout,
+    Naming,
+    Parquet,
+    TimePattern,
+)
+from airflow_provider_kafka_s3.reading import Snapshot, arrow_dataset, spark_frame
+from tests.unit.batch.simulated_topic import Topic
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# pyspark leaves the socket for the rows of collect() open until it is garbage-collected.
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+
+START, DAY = 1_767_225_600_000, 86_400_000
+
+
+def record(**fields: Any) -> dict[str, Any]:
+    """A schema of Avro."""
+    return {"type": "record", "name": "Row", "fields": [{"name": n, "type": kind} for n, kind in fields.items()]}
+
+
+def topic_of(schema: dict[str, Any], **settings: Any) -> Topic:
+    """A topic of JSON values with a schema."""
+    return Topic(Layout(topics_dir="lake", value_converter=JsonConverter(schema=json.dumps(schema)), **settings))
+
+
+def append(topic: Topic, *values: dict[str, Any], **more: Any) -> None:
+    """Append records, a day after the other."""
+    for n, value in enumerate(values):
+        topic.append(json.dumps(value).encode(), **{"timestamp": START + n * DAY, **more})
+
+
+def saved(topic: Topic, folder: Path) -> Snapshot:
+    """The newest snapshot of a topic whose objects are files of a folder."""
+    snapshot = Snapshot(topic.pipeline.log)
+    for one in snapshot.objects():
+        file = folder / one.key
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(topic.bucket.get(one.key).body)  # type: ignore[union-attr]
+    return snapshot
+
+
+def rows_of(frame: Any) -> list[dict[str, Any]]:
+    """All rows, in the order of their numbers."""
+    return sorted((row.asDict() for row in frame.collect()), key=lambda row: int(row["n"]))
+
+
+@pytest.mark.parametrize(
+    ("record_format", "name"),
+    [
+        pytest.param(JsonLines(compression="gzip"), "day", marks=pytest.mark.newest_spark),
+        (BlockGzip(), "Year"),
+        (Csv(), "day"),
+        (Csv(header=False), "Day"),
+        pytest.param(Parquet(), "Day", marks=pytest.mark.newest_spark),
+        (Parquet(), "year"),
+        (AvroContainer(), "day"),
+    ],
+    ids=str,
+)
+def test_a_field_that_is_called_like_a_folder_has_the_values_of_the_records(
+    spark: SparkSession, tmp_path: Path, record_format: Any, name: str
+) -> None:
+    """In any case, with a schema and without; the other folders are columns, also where names have such texts."""
+    topic = topic_of(record(n="long", **{name: "string"}), format=record_format, partitioner=Daily())
+    append(topic, {"n": 0, name: "Monday"}, {"n": 1, name: "02"})
+    topic.land()
+    root = tmp_path / "day=3" / "year=+%41 é"
+    snapshot = saved(topic, root)
+    folders = {"year": [2026, 2026], "month": [1, 1], "day": [1, 2]}
+    del folders[name.lower()]
+    expected = [
+        {"n": n, name: text, **{folder: values[n] for folder, values in folders.items()}}
+        for n, text in enumerate(("Monday", "02"))
+    ]
+    given = spark_frame(spark, snapshot, root=str(root), schema=f"n long, {name} string")
+    assert rows_of(given) == expected
+    last = list(folders)[-1]
+    assert rows_of(given.where(f"{last} = {folders[last][1]}"))[-1] == expected[1]
+    if record_format != Csv(header=False):
+        inferred = rows_of(spark_frame(spark, snapshot, root=str(root)))
+        assert [{**row, "n": int(row["n"])} for row in inferred] == expected
+
+
+@pytest.mark.parametrize("record_format", [JsonLines(), Parquet()], ids=str)
+def test_fields_are_not_read_from_folders_that_show_them_changed(
+    spark: SparkSession, tmp_path: Path, record_format: Any
+) -> None:
+    """In lower case, cut, escaped, null; beside them keys are texts, as a field called like Spark's own column."""
+    topic = topic_of(
+        record(n="long", name=["null", "string"], _metadata="string"),
+        format=record_format,
+        partitioner=Chain(partitioners=(ByField(names=("name",), missing="null", max_value_bytes=100), ByKey())),
+        naming=Naming(lowercase_paths=True),
+    )
+    keys = [b"007", b"7", b"a b+c%41", b"50%", "é/".encode(), b"__HIVE_DEFAULT_PARTITION__"]
+    names = ["North", "x" * 200, "a/b=c%2F", None, "", "007"]
+    for n, (key, name) in enumerate(zip(keys, names, strict=True)):
+        append(topic, {"n": n, "name": name, "_metadata": "m"}, key=key)
+    topic.land()
+    snapshot = saved(topic, tmp_path)
+    rows = rows_of(spark_frame(spark, snapshot, root=str(tmp_path)))
+    assert [(row["name"], row["_metadata"]) for row in rows] == [(name, "m") for name in names]
+    shown = ["007", "7", "a b+c%41", "50%", "é/", "__hive_default_partition__"]
+    assert [row["key"] for row in rows] == shown
+    if isinstance(record_format, Parquet):
+        assert sorted(arrow_dataset(snapshot).to_table().column("key").to_pylist()) == sorted(shown)
+
+
+def test_folders_without_a_field_of_their_name_have_the_type_of_the_schema(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark prunes them, and filters of it read only their objects; keys are texts, also those of digits."""
+    for record_format in (JsonLines(), Csv(), Parquet()):
+        topic = topic_of(record(n="long"), format=record_format, partitioner=Chain(partitioners=(Daily(), ByKey())))
+        append(topic, {"n": 0}, {"n": 1}, key=b"07")
+        topic.land()
+        snapshot = saved(topic, tmp_path / str(record_format))
+        root = str(tmp_path / str(record_format))
+        frame = spark_frame(spark, snapshot, root=root, schema="n long, day string")
+        assert rows_of(frame) == [{"n": n, "day": f"0{n + 1}", "year": 2026, "month": 1, "key": "07"} for n in (0, 1)]
+        (kept,) = spark_frame(spark, snapshot, root=root).where("day = 2").select("_metadata.file_path").collect()
+        assert "/day=02/" in kept.file_path
+
+
+def test_objects_of_other_folders_are_null_in_those_that_they_do_not_have(spark: SparkSession, tmp_path: Path) -> None:
+    """A partitioner that was changed, also to one without names of columns: each record is there once."""
+    topic = topic_of(record(n="long"), format=JsonLines(), partitioner=Daily())
+    changes = (Daily(), Hourly(), TimePattern(path_format="YYYY-MM-dd", duration_ms=DAY))
+    for n, partitioner in enumerate(changes):
+        topic.layout = msgspec.structs.replace(topic.layout, partitioner=partitioner)
+        append(topic, {"n": n})
+        topic.land(f"run-{n}")
+    found = rows_of(spark_frame(spark, saved(topic, tmp_path), root=str(tmp_path)))
+    whole = {"year": 2026, "month": 1, "day": 1}
+    assert found == [
+        {"n": 0, **whole, "hour": None},
+        {"n": 1, **whole, "hour": 0},
+        {"n": 2, "year": None, "month": None, "day": None, "hour": None},
+    ]
+
+
+def test_folders_with_another_delimiter_are_columns(spark: SparkSession, tmp_path: Path) -> None:
+    """They are not folders of the file system, so Spark does not find them."""
+    topic = topic_of(record(n="long"), format=JsonLines(), partitioner=Daily(), naming=Naming(directory_delim="!"))
+    append(topic, {"n": 0}, {"n": 1})
+    topic.land()
+    found = rows_of(spark_frame(spark, saved(topic, tmp_path), root=str(tmp_path)))
+    assert found == [{"n": n, "year": 2026, "month": 1, "day": n + 1} for n in (0, 1)]
