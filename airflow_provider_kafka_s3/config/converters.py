@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 
-from msgspec import Meta
+from msgspec import Meta, structs
 
 from airflow_provider_kafka_s3.config.formats import DecimalFormat
 from airflow_provider_kafka_s3.config.values import TAG, Value, make_value, require
@@ -38,15 +38,20 @@ class JsonConverter(Value, frozen=True, kw_only=True, forbid_unknown_fields=True
         schema: Avro schema of the documents, as JSON text, for formats with a schema; None: it is not declared.
         schemas_enable: whether each value is ``{"schema": …, "payload": …}``, as Kafka Connect's JsonConverter writes
             it with ``schemas.enable=true``.
-        decimal_format: what strings are where the schema has a decimal: ``BASE64`` or ``NUMERIC``.
+        decimal_format: what every string is where the schema has a decimal: ``BASE64`` of its unscaled value, as Kafka
+            Connect's JsonConverter writes it, or ``NUMERIC``, its digits such as ``"1.50"``; None: ``NUMERIC`` with
+            ``schema``, otherwise ``BASE64``. Numbers are decimals with either.
     """
 
     schema: Annotated[str, Meta(min_length=1)] | None = None
     schemas_enable: bool = False
-    decimal_format: DecimalFormat = "BASE64"
+    decimal_format: DecimalFormat | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.decimal_format is None:
+            # A plan holds the format itself, so that it does not depend on the default of another version.
+            structs.force_setattr(self, "decimal_format", "BASE64" if self.schema is None else "NUMERIC")
         require(
             not (self.schemas_enable and self.schema is not None),
             "schemas_enable=True takes the schema of each value; remove schema",
@@ -84,7 +89,8 @@ class JsonSchemaConverter(
     """Values are JSON, as serializers of a schema registry write it: a zero byte, the id of the schema, the document.
 
     Attributes:
-        decimal_format: what strings are where the schema has a decimal: ``BASE64`` or ``NUMERIC``.
+        decimal_format: what every string is where the schema has a decimal: ``BASE64`` of its unscaled value, as Kafka
+            Connect's converter writes it, or ``NUMERIC``, its digits such as ``"1.50"``.
     """
 
     decimal_format: DecimalFormat = "BASE64"

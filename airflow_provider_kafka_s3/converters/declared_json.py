@@ -28,7 +28,7 @@ class DeclaredJsonConverter:
         ConfigurationError: it is no Avro schema, is recursive, or has a default that does not fit its type.
     """
 
-    def __init__(self, text: str, decimal_format: DecimalFormat = "BASE64") -> None:
+    def __init__(self, text: str, decimal_format: DecimalFormat = "NUMERIC") -> None:
         node = parse_schema(text)
         self.schemas = (ValueSchema("the declared schema", node, schema_text(text)),)
         self._node = node

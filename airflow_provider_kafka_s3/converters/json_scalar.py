@@ -247,7 +247,10 @@ class ScalarConverters:
         if self._defaults:
             return int.from_bytes(_latin(value), signed=True)
         if self._format == "BASE64":
-            return int.from_bytes(_base64(value), signed=True)
+            data = _base64(value)
+            if not data:
+                raise InvalidJsonError("is an empty string, which is no decimal")
+            return int.from_bytes(data, signed=True)
         if _NUMBER.fullmatch(value) is None:
             raise InvalidJsonError("is a string that is no decimal number")
         return _scaled(value, scale)

@@ -95,7 +95,7 @@ def null_finders(layout: config.Layout) -> Mapping[Literal["key", "value"], Call
 
 
 def _null_finder(settings: config.JsonConverter) -> Callable[[Array], Bools]:
-    return EnvelopedJsonConverter(settings.decimal_format).nulls if settings.schemas_enable else are_empty
+    return EnvelopedJsonConverter(settings.decimal_format or "BASE64").nulls if settings.schemas_enable else are_empty
 
 
 def _in_objects(settings: config.Format, lines: RecordFormat) -> RecordFormat:
@@ -157,9 +157,9 @@ def _value_converter(
         case config.StringConverter():
             return StringValueConverter()
         case config.JsonConverter(schema=str() as schema, decimal_format=decimal_format):
-            return DeclaredJsonConverter(schema, decimal_format)
+            return DeclaredJsonConverter(schema, decimal_format or "NUMERIC")
         case config.JsonConverter(schemas_enable=True, decimal_format=decimal_format):
-            return EnvelopedJsonConverter(decimal_format, names_and_versions=names_and_versions)
+            return EnvelopedJsonConverter(decimal_format or "BASE64", names_and_versions=names_and_versions)
         case config.JsonConverter():
             return JsonDocumentConverter()
         case config.AvroConverter():

@@ -55,7 +55,7 @@ MORE: list[dict[str, Any]] = [
 ]
 """Fields of every kind of column, none of which can be null."""
 DOCUMENT = {
-    "d": "AQ==",
+    "d": "0.01",
     "f": base64.b64encode(bytes(40)).decode(),
     "b": True,
     "l": [{"x": 0.5}],

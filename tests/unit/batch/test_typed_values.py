@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 from datetime import datetime
@@ -271,6 +272,7 @@ def test_partitioner_rotation_and_extension_go_with_typed_formats() -> None:
 
 
 DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2}
+WIDE_DECIMAL = {**DECIMAL, "precision": 12}
 DECLARED = JsonConverter(schema=json.dumps(V2))
 
 
@@ -348,6 +350,61 @@ def test_decimals_of_json_lines_are_base64_or_numbers() -> None:
         append(topic, schema_id, schema, {"d": Decimal("1.50")})
         topic.land()
         assert list(topic.objects().values()) == [expected]
+
+
+CONNECT_DECIMAL = {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scale": "2"}}
+ENVELOPED_DECIMAL = {"type": "struct", "fields": [{"field": "d", **CONNECT_DECIMAL}]}
+TEXTS = ["1000", "12345678", "1.50", "-7", "AJY=", "", "abc"]
+DIGITS = [Decimal("1000.00"), Decimal("12345678.00"), Decimal("1.50"), Decimal("-7.00")]
+
+
+def unscaled(text: str) -> Decimal:
+    """The decimal of a base64 text."""
+    return Decimal(int.from_bytes(base64.b64decode(text), signed=True)).scaleb(-2)
+
+
+def decimals(topic: Topic) -> list[Any]:
+    """All landed values of the field ``d``."""
+    bodies = [(key, body) for key, body in topic.objects().items() if "/_dead_letters/" not in key]
+    return [row["d"] for key, body in bodies for row in landed_rows.rows(key, body)]
+
+
+@pytest.mark.parametrize("record_format", [AvroContainer(), Parquet(), JsonLines(decimal_format="NUMERIC")])
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_decimal_as_text_is_its_digits_by_a_declared_schema(record_format: Any, nested: bool) -> None:
+    """Whatever its letters: as Debezium writes it with decimal.handling.mode=string. All other texts are set aside."""
+    kind = {"type": "array", "items": {"type": "map", "values": ["null", WIDE_DECIMAL]}} if nested else WIDE_DECIMAL
+    schema = {"type": "record", "name": "R", "fields": [{"name": "d", "type": kind}]}
+    converter = JsonConverter(schema=json.dumps(schema))
+    topic = Topic(Layout(topics_dir="lake", format=record_format, value_converter=converter, errors="dead_letter"))
+    topic.append(*(json.dumps({"d": [{"k": text}] if nested else text}).encode() for text in TEXTS))
+    topic.land()
+    assert [Decimal(str(dict(d[0])["k"] if nested else d)) for d in decimals(topic)] == DIGITS
+    assert [letter["offset"] for letter in topic.dead_letters()] == [4, 5, 6]
+
+
+@pytest.mark.parametrize(
+    "converter",
+    [
+        JsonConverter(
+            schema=json.dumps({"type": "record", "name": "R", "fields": [{"name": "d", "type": WIDE_DECIMAL}]}),
+            decimal_format="BASE64",
+        ),
+        JsonConverter(schemas_enable=True),
+    ],
+)
+def test_a_decimal_as_text_is_base64_where_the_setting_has_it_so(converter: JsonConverter) -> None:
+    """As Kafka Connect's JsonConverter writes it, which is the default of its envelopes."""
+    layout = Layout(topics_dir="lake", format=Parquet(), value_converter=converter, errors="dead_letter")
+    topic = Topic(layout)
+    for text in ("AJY=", "1000", "1.50", ""):
+        document: Any = {"d": text}
+        if converter.schemas_enable:
+            document = {"schema": ENVELOPED_DECIMAL, "payload": document}
+        topic.append(json.dumps(document).encode())
+    topic.land()
+    assert decimals(topic) == [unscaled("AJY="), unscaled("1000")]
+    assert [letter["offset"] for letter in topic.dead_letters()] == [2, 3]
 
 
 def test_json_without_a_schema_is_refused_for_formats_with_one() -> None:
