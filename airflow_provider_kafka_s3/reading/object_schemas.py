@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import io
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import pyarrow as pa
@@ -41,6 +42,8 @@ LINE_SCHEMA: Final = pa.schema([pa.field("value", pa.binary())])
 
 _READERS: Final = 16
 """Objects of which the schema is read at the same time."""
+_DIGITS: Final = {32: 10, 64: 20}
+"""Digits before the point with which Spark reads integers of some bits as decimals."""
 _BEGINNING: Final = 16 * 1024
 """Bytes of an Avro file that are read first."""
 
@@ -74,7 +77,8 @@ def schema_of_objects(store: DurableStore, objects: Sequence[DataObject]) -> pa.
 
     Parquet and Avro have theirs in each object: this reads the end of a Parquet file, the beginning of an Avro file. Of
     objects with a declared schema it reads one for each layout. A column of some objects is in the result; types that
-    differ become the wider one, such as int64 of int32 and int64. Every column may be null.
+    differ become the wider one, such as int64 of int32 and int64, if it has all their values: double does not have
+    those of int64. Every column may be null.
 
     Args:
         store: their bucket.
@@ -93,22 +97,61 @@ def schema_of_objects(store: DurableStore, objects: Sequence[DataObject]) -> pa.
         chosen, in_threads(functools.partial(_schema, store), chosen, threads=_READERS), strict=True
     ):
         urls.setdefault(_without_metadata(schema), one.url)
-    found: pa.Schema | None = None
+    if len({schema == LINE_SCHEMA for schema in urls}) > 1:
+        url = next(url for schema, url in urls.items() if schema == LINE_SCHEMA)
+        raise ConfigurationError(
+            f"{url} has lines, or bytes, where other objects have columns. Select batches of one format, by batches=, "
+            f"or give a schema"
+        )
+    kinds: dict[str, dict[DataType, str]] = {}
     for schema, url in urls.items():
-        try:
-            found = schema if found is None else pa.unify_schemas([found, schema], promote_options="permissive")
-        except pa.ArrowException as e:
-            raise ConfigurationError(
-                f"the columns of {url} do not go with those of the objects before it: {e}. Select batches whose values "
-                f"go together, by batches=, or give a schema"
-            ) from e
-        if (found == LINE_SCHEMA) != (schema == LINE_SCHEMA):
-            raise ConfigurationError(
-                f"{url} has lines, or bytes, where other objects have columns. Select batches of one format, by "
-                f"batches=, or give a schema"
-            )
-    assert found is not None, "there is an object"
-    return found
+        for column in schema:
+            kinds.setdefault(column.name, {}).setdefault(column.type, url)
+    return pa.schema([pa.field(name, _common_type(name, of)) for name, of in kinds.items()])
+
+
+def _common_type(name: str, urls: Mapping[DataType, str]) -> DataType:
+    """A type that has each value of a column unchanged, and in which every reader of Parquet can read them."""
+    if (found := _unified(urls)) is not None:
+        return found
+    pairs = itertools.combinations(urls, 2)
+    one, other = next((pair for pair in pairs if _unified(pair) is None), (*urls,)[:2])
+    raise ConfigurationError(
+        f"the types of the column {name!r} do not go together: it is {one} in {urls[one]} and {other} in "
+        f"{urls[other]}, and no type has all values of both. Select batches whose values go together, by batches=, or "
+        f"give a schema without this column"
+    )
+
+
+def _unified(kinds: Iterable[DataType]) -> DataType | None:
+    schemas = [pa.schema([pa.field("column", kind)]) for kind in kinds]
+    try:
+        found = pa.unify_schemas(schemas, promote_options="permissive").field(0).type
+    except pa.ArrowException:
+        return None
+    return found if all(_keeps(found, schema.field(0).type) for schema in schemas) else None
+
+
+def _keeps(wide: DataType, kind: DataType) -> bool:
+    """Whether a type has all values of another one, and Spark's reader of Parquet reads these with it."""
+    types = pa.types
+    if isinstance(kind, pa.StructType) and isinstance(wide, pa.StructType):
+        return all(_keeps(wide.field(one.name).type, one.type) for one in kind)
+    if isinstance(kind, pa.ListType) and isinstance(wide, pa.ListType):
+        return _keeps(wide.value_type, kind.value_type)
+    if isinstance(kind, pa.MapType) and isinstance(wide, pa.MapType):
+        return _keeps(wide.key_type, kind.key_type) and _keeps(wide.item_type, kind.item_type)
+    if wide == kind or types.is_null(kind):
+        return True
+    if types.is_floating(wide):
+        # Float and int32 are double together.
+        return types.is_floating(kind) or types.is_int32(kind)
+    if types.is_decimal(wide):
+        whole = wide.precision - wide.scale
+        if types.is_decimal(kind):
+            return bool(whole >= kind.precision - kind.scale and wide.scale >= kind.scale)
+        return types.is_integer(kind) and bool(whole >= _DIGITS[kind.bit_width])
+    return True
 
 
 def field_names(store: DurableStore, objects: Sequence[DataObject]) -> set[str]:

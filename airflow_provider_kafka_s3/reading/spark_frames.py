@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import urllib.parse
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
 
 from airflow_provider_kafka_s3.config import AvroContainer, BlockGzip, Csv, Format, JsonLines, Parquet, RawBytes
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
@@ -19,12 +21,19 @@ from airflow_provider_kafka_s3.reading.snapshot_objects import SnapshotObject
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType as PySparkType
+    from pyspark.sql.types import StructField, StructType
 
 __all__ = ["spark_frame"]
 
 _PATTERN: Final = re.compile(r"[\\{}\[\]*?]")
 """Characters of Hadoop's patterns of paths."""
+_DECIMAL_DIGITS: Final = 38
+"""Of Spark's decimals, at most."""
+_ALIKE: Final = (
+    "fields of topic {topic!r} have names that differ in case only, which Spark takes for one: {names}. Set "
+    "spark.sql.caseSensitive to true in the session, or give a schema without these columns"
+)
 
 
 @dataclass(frozen=True)
@@ -72,10 +81,11 @@ def spark_frame(
 
     Raises:
         ConfigurationError: there is no object, the objects need several of Spark's sources, or one cannot be read by
-            Spark, or the columns of objects do not go together.
+            Spark, or the columns of objects do not go together, or Spark has no type for one of Parquet, or takes two
+            whose names differ in case only for one.
     """
     from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
-    from pyspark.sql.types import StructField, StructType
+    from pyspark.sql.types import StructType
 
     objects = snapshot.objects(**selection)
     if not objects:
@@ -105,12 +115,14 @@ def spark_frame(
     if isinstance(schema, str):
         schema = StructType.fromDDL(schema)
     if schema is None and source == "parquet":
-        schema = from_arrow_schema(schema_of_objects(snapshot.log.store, objects))
+        of_files = schema_of_objects(snapshot.log.store, objects)
+        _require_readable(spark, snapshot, of_files)
+        schema = from_arrow_schema(of_files)
         fields = _folded(schema.names)
     elif schema is not None and _folded(folders).isdisjoint(_folded(schema.names)):
         fields = _folded(schema.names)
     else:
-        inferred = {group: reader(group).load(paths[group]).schema for group in groups}
+        inferred = {group: _inferred(snapshot, reader(group), paths[group]) for group in groups}
         fields = _folded(name for group, found in inferred.items() for name in _names(group, found, schema))
         if source in ("parquet", "avro"):
             fields |= _folded(field_names(snapshot.log.store, objects))
@@ -124,16 +136,79 @@ def spark_frame(
     for group, some in groups.items():
         columns = inferred[group] if schema is None else schema
         columns = [one for one in columns if one.name.lower() not in _folded(shown)]
-        here = {name: raw for name, raw in group.folders if name in shown}
-        if group.delimiter == "/" and len(here) == len(group.folders):
-            columns += [StructField(name, shown[name]) for name in here]
-            frame = reader(group).option("basePath", group.base).schema(StructType(columns)).load(paths[group])
-        else:
-            frame = reader(group).schema(StructType(columns)).load(paths[group])
-            values = [_folder(frame, raw, group.delimiter).cast(shown[name]).alias(name) for name, raw in here.items()]
-            frame = frame.select("*", *values)
-        frames[some[0].url] = frame
+        here = [name for name, _ in group.folders if name in shown]
+        frames[some[0].url] = _frame(reader(group), paths[group], group, columns, {name: shown[name] for name in here})
     return _together(snapshot, frames, shown.keys())
+
+
+def _inferred(snapshot: Snapshot, reader: DataFrameReader, paths: list[str]) -> StructType:
+    """The columns of files as Spark infers them, without those of folders."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        return reader.load(paths).schema
+    except AnalysisException as e:
+        if "COLUMN_ALREADY_EXISTS" not in str(e):
+            raise
+        raise ConfigurationError(_ALIKE.format(topic=snapshot.log.topic, names=str(e).splitlines()[0])) from e
+
+
+def _frame(
+    reader: DataFrameReader,
+    paths: list[str],
+    group: _Group,
+    columns: Sequence[StructField],
+    folders: Mapping[str, PySparkType],
+) -> DataFrame:
+    """The columns of files, and those of folders: a part of the group's folders, if others are called like a column."""
+    from pyspark.sql.types import StructField, StructType
+
+    if group.delimiter == "/" and len(folders) == len(group.folders):
+        with_folders = StructType([*columns, *(StructField(*folder) for folder in folders.items())])
+        return reader.option("basePath", group.base).schema(with_folders).load(paths)
+    frame, raw = reader.schema(StructType([*columns])).load(paths), dict(group.folders)
+    values = [_folder(frame, raw[name], group.delimiter).cast(kind).alias(name) for name, kind in folders.items()]
+    return frame.select("*", *values)
+
+
+def _require_readable(spark: SparkSession, snapshot: Snapshot, schema: pa.Schema) -> None:
+    """Refuse columns of which a single one makes the whole frame unreadable."""
+    found = [f"{name!r} is {why}" for name, why in _unreadable("", schema)]
+    if found:
+        raise ConfigurationError(
+            f"Spark cannot read these columns of topic {snapshot.log.topic!r}: {', '.join(found)}. Give a schema "
+            f"without them, or read the objects by the format kafka_s3 or by arrow_batches"
+        )
+    alike = [*_alike("", schema)]
+    if alike and str(spark.conf.get("spark.sql.caseSensitive")).lower() != "true":
+        raise ConfigurationError(_ALIKE.format(topic=snapshot.log.topic, names=", ".join(alike)))
+
+
+def _unreadable(path: str, fields: Iterable[pa.Field[Any]]) -> Iterator[tuple[str, str]]:
+    """The names of columns, and parts of them, that Spark's reader of Parquet has no type for."""
+    for one in fields:
+        name = f"{path}{one.name}"
+        if pa.types.is_time(one.type):
+            yield name, "a time of day"
+        elif pa.types.is_decimal(one.type) and one.type.precision > _DECIMAL_DIGITS:
+            yield name, f"a decimal of {one.type.precision} digits, more than {_DECIMAL_DIGITS}"
+        yield from _unreadable(f"{name}.", _parts(one.type))
+
+
+def _alike(path: str, fields: Iterable[pa.Field[Any]]) -> Iterator[str]:
+    """The names of columns, and of parts of them, that differ in case only."""
+    by_name: dict[str, list[pa.Field[Any]]] = {}
+    for one in fields:
+        by_name.setdefault(one.name.lower(), []).append(one)
+    for some in by_name.values():
+        if len(some) > 1:
+            yield " and ".join(repr(f"{path}{one.name}") for one in some)
+        for one in some:
+            yield from _alike(f"{path}{one.name}.", _parts(one.type))
+
+
+def _parts(kind: pa.DataType) -> list[pa.Field[Any]]:
+    return [kind.field(n) for n in range(kind.num_fields)]
 
 
 def _group(one: SnapshotObject, bucket: str) -> _Group:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from airflow_provider_kafka_s3.config import (
     Parquet,
     TimePattern,
 )
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.reading import Snapshot, arrow_dataset, spark_frame
 from tests.unit.batch.simulated_topic import Topic
 
@@ -42,9 +44,14 @@ def record(**fields: Any) -> dict[str, Any]:
     return {"type": "record", "name": "Row", "fields": [{"name": n, "type": kind} for n, kind in fields.items()]}
 
 
+def converter(schema: dict[str, Any]) -> JsonConverter:
+    """Of JSON values, with decimals as numbers."""
+    return JsonConverter(schema=json.dumps(schema), decimal_format="NUMERIC")
+
+
 def topic_of(schema: dict[str, Any], **settings: Any) -> Topic:
     """A topic of JSON values with a schema."""
-    return Topic(Layout(topics_dir="lake", value_converter=JsonConverter(schema=json.dumps(schema)), **settings))
+    return Topic(Layout(topics_dir="lake", value_converter=converter(schema), **settings))
 
 
 def append(topic: Topic, *values: dict[str, Any], **more: Any) -> None:
@@ -127,7 +134,7 @@ def test_fields_are_not_read_from_folders_that_show_them_changed(
     shown = ["007", "7", "a b+c%41", "50%", "é/", "__hive_default_partition__"]
     assert [row["key"] for row in rows] == shown
     if isinstance(record_format, Parquet):
-        assert sorted(arrow_dataset(snapshot).to_table().column("key").to_pylist()) == sorted(shown)
+        assert {*arrow_dataset(snapshot).to_table().column("key").to_pylist()} == {*shown}
 
 
 def test_folders_without_a_field_of_their_name_have_the_type_of_the_schema(spark: SparkSession, tmp_path: Path) -> None:
@@ -168,3 +175,64 @@ def test_folders_with_another_delimiter_are_columns(spark: SparkSession, tmp_pat
     topic.land()
     found = rows_of(spark_frame(spark, saved(topic, tmp_path), root=str(tmp_path)))
     assert found == [{"n": n, "year": 2026, "month": 1, "day": n + 1} for n in (0, 1)]
+
+
+def test_columns_that_make_a_frame_unreadable_are_named_before_spark_reads_anything(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A schema without them reads the others."""
+    clock = {"type": "int", "logicalType": "time-millis"}
+    large = {"type": "bytes", "logicalType": "decimal", "precision": 50, "scale": 2}
+    part = {"type": "record", "name": "Part", "fields": [{"name": "at", "type": clock}]}
+    schema = record(n="long", clock=clock, amount=large, parts={"type": "array", "items": part})
+    topic = topic_of(schema, format=Parquet())
+    append(topic, {"n": 0, "clock": 1, "amount": 1.5, "parts": []})
+    topic.land()
+    snapshot = saved(topic, tmp_path)
+    with pytest.raises(
+        ConfigurationError,
+        match=r"'clock' is a time of day, 'amount' is a decimal of 50 digits, more than 38, 'parts\.\S*at' is a time",
+    ):
+        spark_frame(spark, snapshot, root=str(tmp_path))
+    assert rows_of(spark_frame(spark, snapshot, root=str(tmp_path), schema="n long")) == [{"n": 0, "partition": 0}]
+
+
+@pytest.mark.parametrize("record_format", [JsonLines(), Parquet()], ids=str)
+def test_names_that_differ_in_case_only_need_a_session_that_distinguishes_them(
+    spark: SparkSession, tmp_path: Path, record_format: Any
+) -> None:
+    """The error has the setting; with it, both columns are there."""
+    topic = topic_of(record(n="long", id="long", Id="long"), format=record_format)
+    append(topic, {"n": 0, "id": 1, "Id": 2})
+    topic.land()
+    snapshot = saved(topic, tmp_path)
+    with pytest.raises(ConfigurationError, match=r"in case only.*id.*Set spark\.sql\.caseSensitive to true"):
+        spark_frame(spark, snapshot, root=str(tmp_path))
+    assert rows_of(spark_frame(spark, snapshot, root=str(tmp_path), schema="n long")) == [{"n": 0, "partition": 0}]
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        assert rows_of(spark_frame(spark, snapshot, root=str(tmp_path))) == [{"n": 0, "id": 1, "Id": 2, "partition": 0}]
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+
+
+def test_sparks_reader_reads_each_type_that_columns_are_widened_to(spark: SparkSession, tmp_path: Path) -> None:
+    """An integer, a float and a decimal beside their wider types; long and double are refused."""
+    small = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}
+    large = {**small, "precision": 24, "scale": 3}
+    old = {"i": "int", "d": "int", "f": "float", "m": small, "l": "long"}
+    new = {"i": "long", "d": "double", "f": "double", "m": large, "l": large}
+    topic = topic_of(record(n="long", **old), format=Parquet())
+    values = [
+        {"i": 1, "d": 1, "f": 1.5, "m": "1.50", "l": 2**62},
+        {"i": 2**40, "d": 0.1, "f": 0.1, "m": "0.125", "l": 1},
+    ]
+    for n, (kinds, value) in enumerate(zip((old, new), values, strict=True)):
+        topic.layout = msgspec.structs.replace(topic.layout, value_converter=converter(record(n="long", **kinds)))
+        append(topic, {"n": n, **value})
+        topic.land(f"run-{n}")
+    rows = rows_of(spark_frame(spark, saved(topic, tmp_path), root=str(tmp_path)))
+    assert [[row[name] for name in old] for row in rows] == [
+        [1, 1.0, 1.5, Decimal("1.50"), 2**62],
+        [2**40, 0.1, 0.1, Decimal("0.125"), 1],
+    ]

@@ -154,18 +154,64 @@ def test_a_dataset_has_the_columns_of_all_objects_and_the_folders() -> None:
     assert sorted(arrow_dataset(snapshot, schema=own).to_table().column("n").to_pylist()) == [1, 2**40]
 
 
-def test_types_that_do_not_go_together_are_an_error_with_the_object() -> None:
-    """Each batch can be read alone."""
-    topic = registered(Parquet(), record(("n", "long")), record(("n", "string")))
-    for number, (kind, value) in enumerate((("long", 1), ("string", "one")), 1):
-        append(topic, number, record(("n", kind)), {"n": value})
+DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}
+WIDER_DECIMAL = {**DECIMAL, "precision": 24, "scale": 3}
+
+
+@pytest.mark.parametrize("record_format", [AvroContainer(), Parquet()], ids=["avro", "parquet"])
+@pytest.mark.parametrize(
+    ("old", "new", "differ"),
+    [
+        (("long", 1), ("string", "one"), "int64 in .* and string in"),
+        (("long", 2**53 + 1), ("double", 1.5), "int64 in .* and double in"),
+        (("float", 1.5), ("long", 7), "float in .* and int64 in"),
+        (("double", 1.5), (DECIMAL, Decimal("0.10")), r"double in .* and decimal128\(9, 2\) in"),
+        (("long", 2**62), (DECIMAL, Decimal("0.10")), r"int64 in .* and decimal128\(9, 2\) in"),
+        (
+            ({"type": "array", "items": {**INNER, "fields": [{"name": "x", "type": "long"}]}}, [{"x": 1}]),
+            ({"type": "array", "items": {**INNER, "fields": [{"name": "x", "type": "double"}]}}, [{"x": 1.5}]),
+            "list<.*x: int64>> in .* and list<.*x: double>> in",
+        ),
+    ],
+    ids=["text", "long and double", "float and long", "double and decimal", "long and decimal", "nested"],
+)
+def test_types_without_one_that_has_the_values_of_both_are_an_error_with_the_column_and_both_objects(
+    record_format: Format, old: tuple[Any, Any], new: tuple[Any, Any], differ: str
+) -> None:
+    """No schema is given that readers refuse, or with which they change values; each batch can be read alone."""
+    schemas = [record(("n", "int"), ("x", kind)) for kind, _ in (old, new)]
+    topic = registered(record_format, *schemas)
+    for number, (schema, (_, value)) in enumerate(zip(schemas, (old, new), strict=True), 1):
+        append(topic, number, schema, {"n": number, "x": value})
         topic.land(f"run-{number}")
     snapshot = Snapshot(topic.pipeline.log)
     with pytest.raises(
-        ConfigurationError, match=r"0000000001\.zstd\.parquet do not go with .* n has incompatible types"
+        ConfigurationError, match=rf"the column 'x' do not go together: it is {differ}.*by batches=, or"
     ):
         snapshot.schema()
-    assert [snapshot.schema(batches=[batch]).field("n").type for batch in (1, 2)] == [pa.int64(), pa.string()]
+    for batch, (_, value) in enumerate((old, new), 1):
+        objects, schema = snapshot.objects(batches=[batch]), snapshot.schema(batches=[batch])
+        (row,) = [row for one in arrow_batches(snapshot.log.store, objects, schema) for row in one.to_pylist()]
+        assert row["x"] == value
+    assert sorted(row["n"] for row in read(snapshot, pa.schema([("n", pa.int32())]))) == [1, 2]
+
+
+@pytest.mark.parametrize("record_format", [AvroContainer(), Parquet()], ids=["avro", "parquet"])
+def test_a_wider_type_has_every_value_of_the_others(record_format: Format) -> None:
+    """The largest numbers, beside one of the wider type."""
+    for kind, value, wider, other in (
+        ("int", 2**31 - 1, "double", 1.5),
+        ("float", 1.5, "double", 0.1),
+        (DECIMAL, Decimal("9999999.99"), WIDER_DECIMAL, Decimal("0.125")),
+        ("long", 2**63 - 1, WIDER_DECIMAL, Decimal("0.125")),
+    ):
+        schemas = [record(("x", one)) for one in (kind, wider)]
+        topic = registered(record_format, *schemas)
+        for number, (schema, x) in enumerate(zip(schemas, (value, other), strict=True), 1):
+            append(topic, number, schema, {"x": x})
+            topic.land(f"run-{number}")
+        snapshot = Snapshot(topic.pipeline.log)
+        assert sorted(row["x"] for row in read(snapshot, snapshot.schema())) == sorted([value, other])
 
 
 def test_avro_of_every_type_is_read_with_its_schema() -> None:
