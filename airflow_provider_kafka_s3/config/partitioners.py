@@ -70,8 +70,8 @@ class FieldTime(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
 
     Attributes:
         name: of the field; names of nested fields have dots between them, such as ``event.time``.
-        unit: of numbers, counted from 1970 in UTC, and of texts of digits alone. Timestamps of a schema have the unit
-            of the schema.
+        unit: of numbers, counted from 1970 in UTC, and of texts of digits alone. Timestamps of a schema, and
+            Debezium's types of times, have the unit of the schema.
     """
 
     name: Annotated[str, Meta(examples=["event.time"])]

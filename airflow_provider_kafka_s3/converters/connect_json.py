@@ -24,9 +24,27 @@ from airflow_provider_kafka_s3.converters.json_scalar import (
     document,
 )
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
-from airflow_provider_kafka_s3.schemas.nodes import ArrayOf, Decimal, Field, MapOf, Node, Primitive, Record, Union
+from airflow_provider_kafka_s3.schemas.nodes import (
+    ArrayOf,
+    Decimal,
+    Field,
+    MapOf,
+    Node,
+    Primitive,
+    Record,
+    Union,
+    time_name_of,
+)
 
-__all__ = ["Envelopes", "avro_default", "connect_schema", "decimal_of", "record_name", "split_envelopes"]
+__all__ = [
+    "USUAL_PRECISION",
+    "Envelopes",
+    "avro_default",
+    "connect_schema",
+    "decimal_of",
+    "record_name",
+    "split_envelopes",
+]
 
 _NULL: Final = Primitive("null")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -49,7 +67,8 @@ _LOGICAL: Final = {
     ("int32", "org.apache.kafka.connect.data.Time"): "time-millis",
     ("int64", "org.apache.kafka.connect.data.Timestamp"): "timestamp-millis",
 }
-_USUAL_PRECISION: Final = 38
+USUAL_PRECISION: Final = 38
+"""Digits of a decimal whose schema has no ``connect.decimal.precision``."""
 _MOST_PRECISION: Final = 76
 _DEEPEST: Final = 100
 _PARTS: Final = ("schema", "payload")
@@ -194,7 +213,7 @@ class _Builder:
                 return Primitive("bytes", decimal_of(schema.get("parameters")))
         if not isinstance(kind, str) or kind not in _TYPES:
             raise ConfigurationError(f"a schema of Kafka Connect has the type {str(kind)[:100]!r}, which is none of it")
-        return Primitive(_TYPES[kind], _LOGICAL.get((kind, str(name))))
+        return Primitive(_TYPES[kind], _LOGICAL.get((kind, str(name))), time_name_of(name))
 
     def _record(self, schema: Mapping[str, Any], depth: int) -> Record:
         given = schema.get("fields")
@@ -287,21 +306,23 @@ def _flag(schema: Mapping[str, Any], name: str) -> bool:
 def decimal_of(parameters: Any) -> Decimal:
     """The decimal with the parameters of Kafka Connect: ``scale``, and perhaps ``connect.decimal.precision``.
 
+    More digits than an Arrow type has are allowed in a schema: each value has to do with those that the type has.
+
     Raises:
         ConfigurationError: there is no such decimal.
     """
     given = parameters if isinstance(parameters, Mapping) else {}
     try:
         scale = int(str(given.get("scale")))
-        precision = int(str(given.get("connect.decimal.precision", max(scale, _USUAL_PRECISION))))
+        precision = int(str(given.get("connect.decimal.precision", max(scale, USUAL_PRECISION))))
     except ValueError:
         raise ConfigurationError("a decimal in a schema of Kafka Connect has a scale that is no integer") from None
-    if not 0 <= scale <= precision or not 0 < precision <= _MOST_PRECISION:
+    if not 0 <= scale <= min(precision, _MOST_PRECISION) or precision <= 0:
         raise ConfigurationError(
             f"a decimal in a schema of Kafka Connect has {precision} digits, {scale} of them of its fraction: "
             f"up to {_MOST_PRECISION} can be represented, and no negative scale"
         )
-    return Decimal(precision, scale)
+    return Decimal(min(precision, _MOST_PRECISION), scale)
 
 
 def record_name(name: object) -> str:

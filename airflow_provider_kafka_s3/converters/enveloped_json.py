@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 import numpy as np
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from airflow_provider_kafka_s3.arrays import Array, Bools, Int64Array, int64_array, true_rows
 from airflow_provider_kafka_s3.config import DecimalFormat
-from airflow_provider_kafka_s3.converters.connect_json import connect_schema, split_envelopes
+from airflow_provider_kafka_s3.converters.connect_json import USUAL_PRECISION, connect_schema, split_envelopes
 from airflow_provider_kafka_s3.converters.declared_json import decoded_group
 from airflow_provider_kafka_s3.converters.json_decode import JsonDecoder
 from airflow_provider_kafka_s3.converters.json_grammar import are_empty
@@ -21,7 +21,7 @@ from airflow_provider_kafka_s3.converters.port import Invalid, TypedGroup, Typed
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.schemas.arrow_types import arrow_type
 from airflow_provider_kafka_s3.schemas.avro_text import node_text
-from airflow_provider_kafka_s3.schemas.nodes import Node, Union, nullable_branch
+from airflow_provider_kafka_s3.schemas.nodes import ArrayOf, MapOf, Node, Primitive, Record, Union, nullable_branch
 
 __all__ = ["EnvelopedJsonConverter"]
 
@@ -48,8 +48,10 @@ class EnvelopedJsonConverter:
         # Texts differ where schemas do not: objects are those of equal schemas.
         self._by_text: dict[str, tuple[int, JsonDecoder] | str] = {}
         self._optional: set[str] = set()
-        # With the columns, since names that Avro does not allow may become the same ones.
-        self._by_schema: dict[tuple[str, pa.DataType, str, int | None], tuple[int, JsonDecoder]] = {}
+        # With the columns, since names that Avro does not allow may become the same ones, and units of times.
+        self._by_schema: dict[
+            tuple[str, pa.DataType, tuple[str | None, ...], str, int | None], tuple[int, JsonDecoder]
+        ] = {}
 
     def nulls(self, values: Array) -> Bools:
         """Which values are null values to Kafka Connect.
@@ -92,7 +94,9 @@ class EnvelopedJsonConverter:
             rows = np.sort(np.concatenate(parts))
             decoded = decoders[index].decode(envelopes.payloads.take(int64_array(rows)))
             invalid += [
-                Invalid(int(rows[row]), f"the payload does not have the schema of its envelope ({reason})", _REMEDY)
+                Invalid(
+                    int(rows[row]), f"the payload does not have the schema of its envelope ({_noted(reason)})", _REMEDY
+                )
                 for row, reason in decoded.reasons.items()
             ]
             groups += decoded_group(index, self.schemas[index].node, rows, decoded)
@@ -120,7 +124,7 @@ class EnvelopedJsonConverter:
             node = cast("Node", nullable_branch(node))
         avro = node_text(node)
         name, version = (_name(schema), _version(schema)) if self._names_and_versions else ("", None)
-        key = (avro, arrow_type(node), name, version)
+        key = (avro, arrow_type(node), _time_names(node), name, version)
         if key not in self._by_schema:
             decoder = JsonDecoder(node, decimal_format=self._format, null_is_default=True)
             versions = {} if version is None else {"": version}
@@ -129,6 +133,28 @@ class EnvelopedJsonConverter:
         if optional and schema.get("default") is None:
             self._optional.add(text)
         return self._by_schema[key]
+
+
+def _time_names(node: Node) -> tuple[str | None, ...]:
+    """The names of Debezium's types of times, in the order of the primitive types of a schema."""
+    parts: Sequence[Node] = ()
+    match node:
+        case Primitive(time_name=name):
+            return (name,)
+        case ArrayOf(items=part) | MapOf(values=part):
+            parts = [part]
+        case Union(branches=branches):
+            parts = branches
+        case Record(fields=fields):
+            parts = [field.type for field in fields]
+    return tuple(name for part in parts for name in _time_names(part))
+
+
+def _noted(reason: str) -> str:
+    """The reason; that a decimal has too many digits may be due to what its schema leaves open."""
+    if not reason.endswith(f"precision of {USUAL_PRECISION}"):
+        return reason
+    return f"{reason}, which is that of a decimal without the parameter connect.decimal.precision, up to 76"
 
 
 def _name(schema: Mapping[str, Any]) -> str:

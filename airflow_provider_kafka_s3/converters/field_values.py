@@ -20,10 +20,11 @@ import pyarrow as pa
 
 from airflow_provider_kafka_s3.arrays import Array, Int64Array, int64_array, number_values, valid_rows
 from airflow_provider_kafka_s3.converters.json_grammar import line_documents
-from airflow_provider_kafka_s3.schemas.nodes import MapOf, Node, Record, Union
+from airflow_provider_kafka_s3.schemas.nodes import MapOf, Node, Primitive, Record, Union
 from airflow_provider_kafka_s3.structs import describing_types
 
 __all__ = [
+    "Counted",
     "Day",
     "DocumentFields",
     "FieldValue",
@@ -49,6 +50,23 @@ class Day(NamedTuple):
     days: int
 
 
+class Counted(int):
+    """A whole number whose type has a name that gives its unit, as those of Debezium.
+
+    Attributes:
+        unit: what it counts from 1970: ``ms``, ``us``, ``ns`` or ``days``; ``years``: it is the year itself; or the
+            name of a type that is no point in time.
+    """
+
+    def __new__(cls, value: int, unit: str) -> Counted:
+        """Make it."""
+        made = super().__new__(cls, value)
+        made.unit = unit
+        return made
+
+    unit: str
+
+
 class Fraction(NamedTuple):
     """The text of a JSON number with a fraction or an exponent."""
 
@@ -69,6 +87,13 @@ class Unusable(NamedTuple):
 
 FieldValue: TypeAlias = str | int | bool | Decimal | Moment | Day | Fraction | Unusable | None
 
+_TIME_UNITS: Final = {
+    "io.debezium.time.Date": "days",
+    "io.debezium.time.Timestamp": "ms",
+    "io.debezium.time.MicroTimestamp": "us",
+    "io.debezium.time.NanoTimestamp": "ns",
+    "io.debezium.time.Year": "years",
+}
 _MISSING: Final = Unusable("is not there", missing=True)
 _NOT_SCALAR: Final = Unusable("is a record, a map or a list")
 _NO_RECORD: Final = Unusable("is inside a value that is no record")
@@ -128,6 +153,10 @@ def typed_field(values: Array, node: Node, path: Sequence[str]) -> FieldValues:
             return _if_valid(values, _of_map(cast("pa.MapArray[Any, Any]", values), part, path))
     if path:
         return _if_valid(values, FieldValues.same(_NO_RECORD, len(values)))
+    if isinstance(node, Primitive) and node.time_name is not None and pa.types.is_integer(values.type):
+        codes, distinct = _distinct(values)
+        unit = _TIME_UNITS.get(node.time_name, node.time_name)
+        return _if_valid(values, FieldValues(codes, [v if v is None else Counted(v, unit) for v in distinct]))
     return _if_valid(values, _scalars(values))
 
 

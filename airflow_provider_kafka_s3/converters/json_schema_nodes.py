@@ -13,7 +13,7 @@ from airflow_provider_kafka_s3.converters.json_scalar import InvalidJsonError
 from airflow_provider_kafka_s3.converters.json_schema_documents import SchemaDocuments
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.registry.schemas import SchemaReference
-from airflow_provider_kafka_s3.schemas.nodes import ArrayOf, Field, MapOf, Node, Primitive, Record, Union
+from airflow_provider_kafka_s3.schemas.nodes import ArrayOf, Field, MapOf, Node, Primitive, Record, Union, time_name_of
 
 __all__ = ["json_schema_node"]
 
@@ -286,7 +286,7 @@ class _Mapper:
         logical = _LOGICAL.get(str(title))
         if logical is not None and (name == logical.name or (connect is None and kind == "integer")):
             return logical
-        return Primitive(name)
+        return Primitive(name, time_name=time_name_of(title))
 
     def _bytes(self, parts: list[Mapping[str, Any]]) -> Node:
         if _first(parts, "title") != _DECIMAL:

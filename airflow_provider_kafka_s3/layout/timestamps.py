@@ -13,7 +13,7 @@ from typing import Final
 
 from airflow_provider_kafka_s3.config import TimeUnit
 from airflow_provider_kafka_s3.config.partitioners import DAY_MS
-from airflow_provider_kafka_s3.converters.field_values import Day, FieldValue, Fraction, Moment, Unusable
+from airflow_provider_kafka_s3.converters.field_values import Counted, Day, FieldValue, Fraction, Moment, Unusable
 
 __all__ = ["milliseconds"]
 
@@ -51,6 +51,12 @@ def milliseconds(value: FieldValue, unit: TimeUnit) -> int | Unusable:
             return value
         case bool() | Decimal():
             return Unusable("is no time")
+        case Counted(unit="days"):
+            return _in_range(value * DAY_MS)
+        case Counted(unit="years"):
+            return _iso(f"{value:04}") if 1 <= value <= 9999 else _EARLY_NUMBER
+        case Counted(unit=of_type):
+            return _in_range(_to_ms(value, of_type)) if of_type in _EXPONENTS else Unusable(f"is of the type {of_type}")
         case int():
             return _in_range(_to_ms(value, unit))
         case str():

@@ -26,6 +26,7 @@ from airflow_provider_kafka_s3.schemas.nodes import (
     Primitive,
     Record,
     Union,
+    time_name_of,
     union_name,
 )
 
@@ -188,7 +189,7 @@ class _Parser:
             case "map":
                 return MapOf(self._parse(_part(schema, "values"), namespace))
         if kind in PRIMITIVES:
-            return Primitive(str(kind), _logical(schema, str(kind)))
+            return Primitive(str(kind), _logical(schema, str(kind)), time_name_of(schema.get("connect.name")))
         return self._by_name(kind, namespace)
 
     def _by_name(self, name: object, namespace: str) -> Node:

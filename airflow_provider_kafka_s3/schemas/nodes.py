@@ -29,6 +29,7 @@ __all__ = [
     "branches_without_null",
     "is_recursive",
     "nullable_branch",
+    "time_name_of",
     "union_name",
 ]
 
@@ -50,10 +51,17 @@ Logical: TypeAlias = "Decimal | str | None"
 
 @dataclass(frozen=True)
 class Primitive:
-    """A primitive type; ``logical`` is the name of its logical type, a decimal, or None."""
+    """A primitive type.
+
+    Attributes:
+        name: of the type.
+        logical: the name of its logical type, a decimal, or None.
+        time_name: the name that Debezium gives to a type of times; types that differ in it only are equal.
+    """
 
     name: str
     logical: Logical = None
+    time_name: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -154,6 +162,11 @@ def branch_names(node: Union) -> list[str]:
         choices += [f"{choices[1]}_{number}" for number in range(2, len(node.branches) + 2)]
         names.append(next(name for name in choices if name not in names))
     return names
+
+
+def time_name_of(name: object) -> str | None:
+    """The name of a type in Kafka Connect, if it is one of Debezium's types of times."""
+    return name if isinstance(name, str) and name.startswith("io.debezium.time.") else None
 
 
 def is_recursive(node: Node) -> bool:
