@@ -9,6 +9,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
@@ -39,6 +40,7 @@ from airflow_provider_kafka_s3.formats.parts import MAIN, PreparedParts
 from airflow_provider_kafka_s3.formats.port import Buffer, ObjectWriter, Payload, Rejected, record_error
 from airflow_provider_kafka_s3.formats.registry import make_formats
 from airflow_provider_kafka_s3.layout.keys import INDEX, dead_letters_key, sibling_key, validate_key
+from airflow_provider_kafka_s3.layout.listed import ListedObjects, ListedRanges
 from airflow_provider_kafka_s3.layout.split import Append, DataObject, Event, LeaveOut, Splitter
 from airflow_provider_kafka_s3.layout.zones import package_requirement, zone_database_version
 from airflow_provider_kafka_s3.registry.schemas import SchemaSource
@@ -194,6 +196,7 @@ def encode_slices(
     *,
     schemas: SchemaSource | None,
     max_dead_letters: DeadLetterLimit | None = None,
+    listed: Sequence[ListedRanges] | None = None,
 ) -> list[SliceResult]:
     """Encode the objects of some slices.
 
@@ -204,6 +207,8 @@ def encode_slices(
         begin: returns the destination of an object by its key; None: the object is left out.
         schemas: of the registry, by id.
         max_dead_letters: limit of the batch.
+        listed: the ranges of the objects, if a manifest lists them: then ``read`` may give only the records in these
+            ranges, and no other object is complete. None: the layout's rules make the objects of all records.
 
     Returns:
         The result of each slice.
@@ -215,7 +220,9 @@ def encode_slices(
     _require_zone_database(plan, layout)
     if layout.extensions:
         require_pinned(layout, f"batch {plan.batch} of topic {plan.topic!r}")
-    encoding = _Encoding(plan, layout, slices[0], begin, schemas)
+    make = Splitter if listed is None else partial(ListedObjects, listed)
+    splitter = make(layout, topic=plan.topic, partition=slices[0].partition, generation=plan.generation)
+    encoding = _Encoding(plan, layout, splitter, begin, schemas)
     results = [encoding.add(s, read(s), max_dead_letters) for s in slices]
     encoding.finish()
     return results
@@ -269,14 +276,14 @@ class _Encoding:
         self,
         plan: Plan,
         layout: Layout,
-        first: Slice,
+        splitter: Splitter,
         begin: Callable[[str], ObjectStats | None],
         schemas: SchemaSource | None,
     ) -> None:
         self._plan = plan
         self._layout = layout
         self._begin = begin
-        self._splitter = Splitter(layout, topic=plan.topic, partition=first.partition, generation=plan.generation)
+        self._splitter = splitter
         self._formats = make_formats(
             layout, topic=plan.topic, partition=lambda: self._splitter.partition, schemas=schemas
         )

@@ -10,11 +10,12 @@ from typing import Final, Literal
 from airflow_provider_kafka_s3.batch.incarnation import require_topic_id, topic_id_of
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.object_metadata import BATCH_METADATA, CONTENT_METADATA, CRC32_METADATA, matches
-from airflow_provider_kafka_s3.batch.rebuild import BuildObjects, BuiltObject, Lost, rebuild
+from airflow_provider_kafka_s3.batch.rebuild import BuildObjects, BuiltObject, Lost, rebuild, spans
 from airflow_provider_kafka_s3.batch.source import Source
 from airflow_provider_kafka_s3.config import OnTagError
 from airflow_provider_kafka_s3.documents.manifest import Manifest, ObjectEntry
-from airflow_provider_kafka_s3.documents.plan import Plan, Slice
+from airflow_provider_kafka_s3.documents.offsets import Offsets
+from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import (
     AccessDeniedError,
     BucketNotFoundError,
@@ -314,20 +315,28 @@ class BatchObjects:
 
     def rebuild(self, plan: Plan, entries: Sequence[ObjectEntry]) -> Iterator[tuple[ObjectEntry, BuiltObject | str]]:
         """See :func:`~airflow_provider_kafka_s3.batch.rebuild.rebuild`."""
-        return rebuild(plan, entries, lambda slices, wanted: self._read_again(plan, slices, wanted))
+        return rebuild(
+            plan, entries, lambda some: self._read_again(plan, some), lambda partitions: self._kept(plan, partitions)
+        )
 
-    def _read_again(self, plan: Plan, slices: Sequence[Slice], wanted: Sequence[str]) -> Mapping[str, BuiltObject]:
+    def _read_again(self, plan: Plan, entries: Sequence[ObjectEntry]) -> Mapping[str, BuiltObject]:
         topic_id = topic_id_of(self.log, plan)
         require_topic_id(self._source, self.log, topic_id)
         whole = plan.layout is not None and plan.layout.whole_records
+        span_of = spans(plan, entries)
         built = self._build(
             plan,
-            slices,
-            wanted,
-            lambda s: self._source.read(plan.topic, s.partition, s.start, s.end, plan.isolation, whole=whole),
+            entries,
+            lambda s: self._source.read(plan.topic, s.partition, *span_of[s], plan.isolation, whole=whole),
         )
         require_topic_id(self._source, self.log, topic_id)
         return built
+
+    def _kept(self, plan: Plan, partitions: Sequence[int]) -> Offsets:
+        """The offsets between the beginnings and the ends of the logs of partitions."""
+        starts = self._source.earliest(plan.topic, partitions)
+        ends = self._source.ends(plan.topic, partitions, "read_uncommitted")
+        return Offsets({p: [(starts[p], ends[p])] for p in partitions})
 
     def put_again(self, plan: Plan, entry: ObjectEntry, built: BuiltObject, *, only_unresolved: bool) -> bool:
         """Store an object that was built again, unless its key exists.

@@ -1,16 +1,18 @@
-"""Builds missing objects of a decided batch again from the records of their slices; and the error for the rest.
+"""Builds missing objects of a decided batch again from their records; and the error for the rest.
 
 Nothing is stored here: the caller stores the objects, or reports those whose records Kafka has lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.documents.manifest import ObjectEntry
+from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.exceptions import (
     BatchLossError,
@@ -25,10 +27,21 @@ from airflow_provider_kafka_s3.messages import few
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["BuildObjects", "BuiltObject", "Lost", "OtherInstallation", "ReadSlice", "batch_loss", "places", "rebuild"]
+__all__ = [
+    "BuildObjects",
+    "BuiltObject",
+    "Lost",
+    "OtherInstallation",
+    "ReadSlice",
+    "batch_loss",
+    "is_dead_letters",
+    "places",
+    "rebuild",
+    "spans",
+]
 
 _BUILT_AT_ONCE: Final = 8
-"""Objects built again by one read of their slice. Each takes up to one part size of memory, then disk."""
+"""Objects built again by one read. Each takes up to one part size of memory, then disk."""
 
 _OTHER_RECORDS: Final = "Kafka has other records at these offsets now"
 
@@ -63,8 +76,9 @@ class BuiltObject(Protocol):
 ReadSlice = Callable[[Slice], "Iterable[pa.RecordBatch]"]
 """(slice) -> its records."""
 
-BuildObjects = Callable[[Plan, Sequence[Slice], Collection[str], ReadSlice], Mapping[str, BuiltObject]]
-"""(plan, slices that share objects, keys, what reads a slice) -> the objects of these keys that the records yield."""
+BuildObjects = Callable[[Plan, Sequence[ObjectEntry], ReadSlice], Mapping[str, BuiltObject]]
+"""(plan, objects of slices that share objects, what reads the records of a slice in their :func:`spans`) -> by key the
+objects that the records yield. Either all objects are of dead letters, or none is."""
 
 
 @dataclass(frozen=True)
@@ -104,40 +118,99 @@ def places(plan: Plan, entry: ObjectEntry) -> str:
 def rebuild(
     plan: Plan,
     entries: Sequence[ObjectEntry],
-    read: Callable[[Sequence[Slice], Sequence[str]], Mapping[str, BuiltObject]],
+    read: Callable[[Sequence[ObjectEntry]], Mapping[str, BuiltObject]],
+    kept: Callable[[Sequence[int]], Offsets],
 ) -> Iterator[tuple[ObjectEntry, BuiltObject | str]]:
-    """Build objects again from Kafka, those of a slice together. For one that cannot be built, yield the reason.
+    """Build objects again from Kafka, some of them together. For one that cannot be built, yield the reason.
 
-    Slices that share objects are read in turn, in the order of the plan. The objects are kept in memory and temporary
-    files until the next ones are requested. Slices whose records are gone are not read a second time.
+    Of a slice only the offsets between the first and the last record of the objects are read, so that an object does
+    not depend on what Kafka still has of others. Objects that cannot be built together are built one by one. They are
+    kept in memory and temporary files until the next ones are requested.
 
     Args:
         plan: of the committed batch.
         entries: the objects.
-        read: (slices, keys) -> the objects of these keys that the records of the slices yield.
+        read: (objects) -> by key those that Kafka's records yield.
+        kept: (partitions) -> the offsets between the beginnings and the ends of their logs.
     """
-    group_of = {s.id: group for group in plan.grouped for s in group}
-    by_group: dict[tuple[Slice, ...], list[ObjectEntry]] = {}
-    for entry in sorted(entries, key=lambda entry: entry.slices[0]):
-        by_group.setdefault(group_of[entry.slices[0]], []).append(entry)
-    for slices, group_entries in by_group.items():
-        gone = ""
-        for at in range(0, len(group_entries), _BUILT_AT_ONCE):
-            block = group_entries[at : at + _BUILT_AT_ONCE]
-            built: dict[str, BuiltObject] = {}
-            if not gone:
-                try:
-                    built.update(read(slices, [entry.key for entry in block]))
-                except (DataLossError, TopicRecreatedError, TopicNotFoundError, RecordError) as e:
-                    gone = str(e)
+    gone = ""
+    for group in _groups(plan, entries):
+        blocks = [group[at : at + _BUILT_AT_ONCE] for at in range(0, len(group), _BUILT_AT_ONCE)][::-1]
+        left: Offsets | None = None
+        while blocks:
+            block = blocks.pop()
+            if gone:
+                yield from ((entry, gone) for entry in block)
+                continue
+            if left is not None:
+                outside = {entry.key: why for entry in block if (why := _outside(plan, entry, left))}
+                yield from ((entry, outside[entry.key]) for entry in block if entry.key in outside)
+                if not (block := [entry for entry in block if entry.key not in outside]):
+                    continue
+            try:
+                built = dict(read(block))
+            except (TopicRecreatedError, TopicNotFoundError) as e:
+                gone = str(e)
+                blocks.append(block)
+                continue
+            except (DataLossError, RecordError) as e:
+                if isinstance(e, DataLossError) and left is None:
+                    with contextlib.suppress(DataLossError, TopicNotFoundError):
+                        left = kept(sorted({plan.slices[i].partition for entry in group for i in entry.slices}))
+                if len(block) == 1:
+                    yield block[0], str(e)
+                else:
+                    half = len(block) // 2
+                    blocks += [block[half:], block[:half]]
+                continue
             for entry in block:
-                yield entry, _check(plan, entry, built.pop(entry.key, None), gone or _OTHER_RECORDS)
+                yield entry, _check(plan, entry, built.pop(entry.key, None))
 
 
-def _check(plan: Plan, entry: ObjectEntry, built: BuiltObject | None, why: str) -> BuiltObject | str:
+def is_dead_letters(plan: Plan, entry: ObjectEntry) -> bool:
+    """Whether an object has dead letters."""
+    return plan.layout is not None and entry.key.startswith(dead_letters_prefix(plan.layout, plan.topic))
+
+
+def spans(plan: Plan, entries: Iterable[ObjectEntry]) -> dict[Slice, tuple[int, int]]:
+    """The offsets ``[start, end)`` that have to be read of each slice for some objects, in the order of the plan.
+
+    Whether a schema fits the open object of a record may make it a dead letter, so with ``schema_compatibility`` dead
+    letters follow from all records of their slice only.
+    """
+    found: dict[int, tuple[int, int]] = {}
+    for entry in entries:
+        for part in entry.by_slice:
+            start, end = part.min_offset, part.max_offset + 1
+            if plan.layout is not None and plan.layout.schema_compatibility and is_dead_letters(plan, entry):
+                start, end = plan.slices[part.id].start, plan.slices[part.id].end
+            low, high = found.get(part.id, (start, end))
+            found[part.id] = min(low, start), max(high, end)
+    return {plan.slices[i]: found[i] for i in sorted(found)}
+
+
+def _groups(plan: Plan, entries: Sequence[ObjectEntry]) -> Iterable[list[ObjectEntry]]:
+    """Objects of slices that share objects, in the order of their first records; dead letters apart from others."""
+    group_of = {s.id: group[0].id for group in plan.grouped for s in group}
+    groups: dict[tuple[int, bool], list[ObjectEntry]] = {}
+    for entry in sorted(entries, key=lambda entry: (entry.slices[0], entry.min_offset)):
+        groups.setdefault((group_of[entry.slices[0]], is_dead_letters(plan, entry)), []).append(entry)
+    return groups.values()
+
+
+def _outside(plan: Plan, entry: ObjectEntry, kept: Offsets) -> str:
+    """Why an object cannot be built if Kafka has no other offsets than these; empty: it can."""
+    for s, span in spans(plan, [entry]).items():
+        if Offsets({s.partition: [span]}) - kept:
+            log = " and ".join(f"[{start}, {end})" for start, end in kept[s.partition]) or "none"
+            return f"Kafka has only offsets {log} of topic {plan.topic!r} partition {s.partition}"
+    return ""
+
+
+def _check(plan: Plan, entry: ObjectEntry, built: BuiltObject | None) -> BuiltObject | str:
     """The built object if it matches the missing one; else the reason why it does not."""
     if built is None:
-        return why
+        return _OTHER_RECORDS
     if built.content != entry.content:
         return _OTHER_RECORDS
     if built.size != entry.size:
@@ -156,7 +229,7 @@ def _check(plan: Plan, entry: ObjectEntry, built: BuiltObject | None, why: str) 
 def _has_to_fit(plan: Plan, entry: ObjectEntry) -> bool:
     """Whether an object has an index, or is one: the index has the places of the blocks."""
     layout = plan.layout
-    if layout is None or not layout.has_index or entry.key.startswith(dead_letters_prefix(layout, plan.topic)):
+    if layout is None or not layout.has_index or is_dead_letters(plan, entry):
         return False
     return sibling_of_key(layout, entry.key) in (None, INDEX)
 

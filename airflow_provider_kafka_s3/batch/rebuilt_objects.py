@@ -1,10 +1,10 @@
-"""Lost objects, encoded again from the records of their slices."""
+"""Lost objects, encoded again from their records."""
 
 from __future__ import annotations
 
 import tempfile
 import weakref
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import BinaryIO, Final, cast
 
@@ -12,9 +12,10 @@ from isal import isal_zlib
 
 from airflow_provider_kafka_s3.batch.encode import encode_slices, layout_of
 from airflow_provider_kafka_s3.batch.object_stats import ObjectStats
-from airflow_provider_kafka_s3.batch.rebuild import BuildObjects, ReadSlice
+from airflow_provider_kafka_s3.batch.rebuild import BuildObjects, ReadSlice, is_dead_letters, spans
 from airflow_provider_kafka_s3.config import MIB, Layout, Upload
-from airflow_provider_kafka_s3.documents.plan import Plan, Slice
+from airflow_provider_kafka_s3.documents.manifest import ObjectEntry
+from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.registry.schemas import SchemaSource
 from airflow_provider_kafka_s3.storage.durable import CompleteResult, DurableStore
 from airflow_provider_kafka_s3.storage.uploads import UploadPool
@@ -27,7 +28,7 @@ _COPY_BYTES: Final = MIB
 def object_builder(
     store: DurableStore, upload: Upload | None = None, schemas: SchemaSource | None = None
 ) -> BuildObjects:
-    """Make a function that builds objects again from the records of their slices.
+    """Make a function that builds objects again from their records.
 
     The bytes of each are kept in memory up to the layout's part size, then in an unlinked temporary file. They are
     released with the built object.
@@ -50,9 +51,12 @@ def object_builder(
             tags=layout.tags.own_tags,
         )
 
-    def build(plan: Plan, slices: Sequence[Slice], keys: Collection[str], read: ReadSlice) -> dict[str, _Rebuilt]:
+    def build(plan: Plan, entries: Sequence[ObjectEntry], read: ReadSlice) -> dict[str, _Rebuilt]:
         layout = layout_of(plan)
         built: dict[str, _Rebuilt] = {}
+        keys = {entry.key for entry in entries}
+        # What ended an object may depend on records before it, which Kafka may no longer have.
+        listed = None if is_dead_letters(plan, entries[0]) else [_ranges(plan, entry) for entry in entries]
 
         def begin(key: str) -> ObjectStats | None:
             if key not in keys:
@@ -65,7 +69,7 @@ def object_builder(
             return rebuilt.stats
 
         try:
-            encode_slices(plan, slices, read, begin, schemas=schemas)
+            encode_slices(plan, tuple(spans(plan, entries)), read, begin, schemas=schemas, listed=listed)
         except BaseException:
             for rebuilt in built.values():
                 rebuilt.file.close()
@@ -73,6 +77,11 @@ def object_builder(
         return built
 
     return build
+
+
+def _ranges(plan: Plan, entry: ObjectEntry) -> tuple[tuple[int, int, int], ...]:
+    """Kafka partition, first and last offset of an object's records of each slice."""
+    return tuple((plan.slices[part.id].partition, part.min_offset, part.max_offset) for part in entry.by_slice)
 
 
 @dataclass(eq=False)

@@ -27,7 +27,7 @@ from airflow_provider_kafka_s3.layout.time_rotation import TimeRotation
 from airflow_provider_kafka_s3.schemas.evolution import NO_SCHEMA, SchemaRotation, SchemaVersion, schema_groups
 from airflow_provider_kafka_s3.schemas.projection import SchemaChangeError
 
-__all__ = ["Append", "Close", "DataObject", "Event", "LeaveOut", "Splitter"]
+__all__ = ["Append", "Close", "DataObject", "Event", "LeaveOut", "Splitter", "Stream", "first_roll_or_misfit"]
 
 _FIRST_WINDOW: Final = 64
 _REGISTER: Final = (
@@ -112,7 +112,7 @@ class LeaveOut:
 Event: TypeAlias = Append | Close | LeaveOut
 
 
-_Stream: TypeAlias = tuple[str, int | None]
+Stream: TypeAlias = tuple[str, int | None]
 """Encoded partition, and index of the schema: records of the same two share an object."""
 
 
@@ -154,7 +154,7 @@ class Splitter:
         has_class = any(isinstance(p, CustomPartitioner) for p in layout.partitioners)
         self._correct_path = _CORRECT_CLASS if has_class else _CORRECT_FIELD
         self._writes_tombstones = isinstance(layout.content, SiblingObjects) and layout.format.on_null == "write"
-        self._open: dict[_Stream, _Open] = {}
+        self._open: dict[Stream, _Open] = {}
         self._rows = 0  # of the batches before
         self._records = 0  # since all objects were closed
         self._rotation: SchemaRotation | None = None
@@ -220,7 +220,7 @@ class Splitter:
                 stop = min(stop, start + self._layout.rotation.flush_size - self._records)
             if first_roll is not None:
                 stop = self._first_full(codes, streams, sizes, start, stop)
-                stop, misfit = _first_roll(first_roll, start, stop)
+                stop, misfit = first_roll_or_misfit(first_roll, start, stop)
                 if misfit is not None:
                     yield misfit
                     start += 1
@@ -283,13 +283,13 @@ class Splitter:
 
     def _streams(
         self, codes: Codes, paths: Sequence[str], schemas: Int64Array | None, versions: Sequence[SchemaVersion]
-    ) -> tuple[Codes, list[_Stream]]:
+    ) -> tuple[Codes, list[Stream]]:
         """Index of each row's stream, and the streams."""
         affix, rolls = self._layout.naming.schema_affix, self._layout.schema_compatibility is not None
         if schemas is None or (rolls and affix is None):
             return codes, [(path if affix is None else self._named(path, _NO_NAME), None) for path in paths]
         codes, pairs = schema_groups(schemas, codes)
-        streams: list[_Stream] = [
+        streams: list[Stream] = [
             (paths[code] if affix is None else self._named(paths[code], _name_of(versions, schema)), schema)
             for code, schema in pairs
         ]
@@ -308,12 +308,12 @@ class Splitter:
             self._rotation = SchemaRotation(mode, versions)
         return self._rotation
 
-    def _close(self, stream: _Stream) -> Close:
+    def _close(self, stream: Stream) -> Close:
         if self._rotation is not None:
             self._rotation.close(stream[0])
         return Close(self._open.pop(stream).object)
 
-    def _first_full(self, codes: Codes, streams: list[_Stream], sizes: Int64Array, start: int, stop: int) -> int:
+    def _first_full(self, codes: Codes, streams: list[Stream], sizes: Int64Array, start: int, stop: int) -> int:
         """The row behind the first one that brings an object to ``max_bytes``; ``stop`` if there is none."""
         limit = self._layout.rotation.max_bytes
         largest = max((current.size for current in self._open.values()), default=0)
@@ -332,7 +332,7 @@ class Splitter:
             size *= 4  # windows grow, since rows behind such a row are looked at again
         return stop
 
-    def _first_over_limit(self, codes: Codes, streams: list[_Stream], start: int, stop: int) -> int:
+    def _first_over_limit(self, codes: Codes, streams: list[Stream], start: int, stop: int) -> int:
         """The first row for which an object may have to be closed before; ``stop`` if there is none.
 
         The rows before it need no other look: objects that end by another rule only make room.
@@ -352,7 +352,7 @@ class Splitter:
             size *= 4
 
     def _append(
-        self, stream: _Stream, rows: slice | Scattered, offsets: Int64Array, sizes: Int64Array
+        self, stream: Stream, rows: slice | Scattered, offsets: Int64Array, sizes: Int64Array
     ) -> Iterator[Event]:
         """Append rows of one stream; begins a new object when ``max_bytes`` is reached."""
         current, size = self._open.get(stream), int(sizes.sum())
@@ -380,7 +380,7 @@ class Splitter:
             if last < len(offsets):
                 yield self._close(stream)
 
-    def _name(self, stream: _Stream, first_offset: int) -> DataObject:
+    def _name(self, stream: Stream, first_offset: int) -> DataObject:
         path, schema = stream
         if self._rotation is not None:
             schema = self._rotation.target(path)
@@ -400,8 +400,14 @@ def _name_of(versions: Sequence[SchemaVersion], schema: int) -> str:
     return _NO_NAME if schema == NO_SCHEMA else versions[schema].name
 
 
-def _first_roll(first_roll: Callable[[int, int], int], start: int, stop: int) -> tuple[int, LeaveOut | None]:
-    """The first row before which all objects have to be closed, or ``stop``; or that the row ``start`` fits none."""
+def first_roll_or_misfit(first_roll: Callable[[int, int], int], start: int, stop: int) -> tuple[int, LeaveOut | None]:
+    """The first row before which all objects have to be closed, or ``stop``; or that the row ``start`` fits none.
+
+    Args:
+        first_roll: see :meth:`~airflow_provider_kafka_s3.schemas.evolution.SchemaRotation.first_roll`.
+        start: the first row to look at.
+        stop: the row after the last one.
+    """
     try:
         return first_roll(start, stop), None
     except SchemaChangeError as e:

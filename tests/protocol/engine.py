@@ -13,14 +13,14 @@ import json
 import random
 import time
 import zlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
 from airflow_provider_kafka_s3.batch.object_metadata import BATCH_METADATA, NONCE_METADATA
-from airflow_provider_kafka_s3.batch.rebuild import BuildObjects, BuiltObject, ReadSlice
+from airflow_provider_kafka_s3.batch.rebuild import BuildObjects, BuiltObject, ReadSlice, spans
 from airflow_provider_kafka_s3.batch.request import RunRequest, TargetOffsets, TopicResult
 from airflow_provider_kafka_s3.batch.source import Source
 from airflow_provider_kafka_s3.config import (
@@ -238,12 +238,11 @@ class _Rebuilt:
 def builder(store: DurableStore) -> BuildObjects:
     """Builds objects of slices again."""
 
-    def build(
-        plan: Plan, slices: Sequence[Slice], requested: Collection[str], read: ReadSlice
-    ) -> dict[str, BuiltObject]:
+    def build(plan: Plan, entries: Sequence[ObjectEntry], read: ReadSlice) -> dict[str, BuiltObject]:
+        requested = {entry.key for entry in entries}
         return {
             lines.key: _Rebuilt(store, lines, lines.content(plan))
-            for lines in split(plan, slices, read)
+            for lines in split(plan, tuple(spans(plan, entries)), read)
             if lines.key in requested
         }
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from airflow_provider_kafka_s3.batch.rebuild import BuildObjects, BuiltObject
+from airflow_provider_kafka_s3.batch.rebuild import BuildObjects, BuiltObject, ReadSlice
 from airflow_provider_kafka_s3.batch.request import Action
-from airflow_provider_kafka_s3.documents.plan import Plan, Slice
+from airflow_provider_kafka_s3.documents.manifest import ObjectEntry
+from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.testing.stores import Fault, FaultyStore, Request
@@ -16,8 +17,6 @@ from tests.protocol.actors import Actor
 from tests.protocol.engine import CONTROL, Engine, builder
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from tests.protocol.simulation import World
 
 __all__ = ["INDEX_SIZES", "Process"]
@@ -79,12 +78,10 @@ class Process(Actor):
     def _builder(self, store: DurableStore) -> BuildObjects:
         build = builder(store)
 
-        def watched(
-            plan: Plan, s: Slice, requested: Collection[str], records: Iterator[pa.RecordBatch]
-        ) -> dict[str, BuiltObject]:
-            built = build(plan, s, requested, records)
-            self.rebuilt = frozenset(requested)
-            self.world.counts["objects built again"] += len(requested)
+        def watched(plan: Plan, entries: Sequence[ObjectEntry], read: ReadSlice) -> dict[str, BuiltObject]:
+            built = build(plan, entries, read)
+            self.rebuilt = frozenset(entry.key for entry in entries)
+            self.world.counts["objects built again"] += len(entries)
             return {key: _Watched(rebuilt, self) for key, rebuilt in built.items()}
 
         return watched

@@ -31,8 +31,12 @@ class Topic:
     @property
     def pipeline(self) -> TopicPipeline:
         """A new process."""
+        return self.pipeline_with(DurableStore(self.bucket, Retrier()))
+
+    def pipeline_with(self, store: DurableStore) -> TopicPipeline:
+        """A new process with another store."""
         return TopicPipeline(
-            DurableStore(self.bucket, Retrier()),
+            store,
             self.kafka,
             topics_dir="lake",
             pipeline="orders-to-lake",

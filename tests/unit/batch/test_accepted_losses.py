@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 import pytest
 
-from airflow_provider_kafka_s3.batch.rebuild import BuildObjects, BuiltObject
-from airflow_provider_kafka_s3.documents.plan import Plan, Slice
+from airflow_provider_kafka_s3.batch.rebuild import BuildObjects, BuiltObject, ReadSlice
+from airflow_provider_kafka_s3.documents.manifest import ObjectEntry
+from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import BatchLossError, ConfigurationError
 from airflow_provider_kafka_s3.maintenance.accept_loss import accept_loss
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from tests.protocol.engine import TOPIC, Engine, builder, check_landed, crash_after
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 class Pipeline:
@@ -52,10 +49,8 @@ def other_compressor(store: DurableStore) -> BuildObjects:
     """The same records, other bytes."""
     build = builder(store)
 
-    def longer(
-        plan: Plan, s: Slice, requested: Collection[str], batches: Iterator[pa.RecordBatch]
-    ) -> dict[str, BuiltObject]:
-        built = dict(build(plan, s, requested, batches))
+    def longer(plan: Plan, entries: Sequence[ObjectEntry], read: ReadSlice) -> dict[str, BuiltObject]:
+        built = dict(build(plan, entries, read))
         for one in built.values():
             one.lines.body += b"x"  # type: ignore[attr-defined]
         return built

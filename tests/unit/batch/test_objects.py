@@ -221,8 +221,9 @@ def test_a_plan_of_another_time_zone_database_is_not_executed() -> None:
     with pytest.raises(ConfigurationError, match=message):
         bucket.write(plan, [batch_of(records(0, 9))])
     assert not list(bucket.memory.pending_uploads(""))
+    entries = bucket.write(plan_of(HOURLY, (4, 0, 9)), [batch_of(records(0, 9))]).objects
     with pytest.raises(ConfigurationError, match="1999c"):
-        object_builder(bucket.store)(plan, plan.slices, [KEY], lambda _: [batch_of(records(0, 9))])
+        object_builder(bucket.store)(plan, entries, lambda _: [batch_of(records(0, 9))])
 
 
 @pytest.mark.parametrize(
@@ -260,7 +261,7 @@ def rebuilt_like(rows: list[tuple[int, int, bytes | None]], layout: Layout) -> I
     for entry in written.objects:
         other = Bucket()
         build = object_builder(other.store)
-        rebuilt = build(plan, plan.slices, [entry.key], lambda _: cut(rows, [3]))
+        rebuilt = build(plan, [entry], lambda _: cut(rows, [3]))
         assert list(rebuilt) == [entry.key]
         yield entry, bodies[entry.key], other, rebuilt[entry.key]
 
@@ -306,10 +307,13 @@ def test_an_upload_whose_completion_failed_is_aborted(monkeypatch: pytest.Monkey
 
 
 def test_an_object_is_not_built_from_other_records() -> None:
-    """If Kafka no longer has its first records, the object cannot be built."""
+    """If Kafka no longer has its first record, or it has another folder now, the object cannot be built."""
     plan = plan_of(HOURLY, (4, 10, 60))
+    entry = Bucket().write(plan, [batch_of(records(10, 60))]).objects[0]
     build = object_builder(Bucket().store)
-    assert build(plan, plan.slices, ["topics/flights/elsewhere.json"], lambda _: [batch_of(records(10, 60))]) == {}
+    assert build(plan, [entry], lambda _: [batch_of(records(12, 60))]) == {}
+    others = [(offset, time + DAY, value) for offset, time, value in records(10, 60)]
+    assert build(plan, [entry], lambda _: [batch_of(others)]) == {}
 
 
 def test_the_lost_objects_of_a_slice_come_back_by_one_read_of_it() -> None:
@@ -321,9 +325,7 @@ def test_the_lost_objects_of_a_slice_come_back_by_one_read_of_it() -> None:
     lost = [entry for i, entry in enumerate(written.objects) if i % 2]
     assert len(lost) > 1
     other = Bucket()
-    rebuilt = object_builder(other.store)(
-        plan, plan.slices, [entry.key for entry in lost], lambda _: [batch_of(records(10, 60))]
-    )
+    rebuilt = object_builder(other.store)(plan, lost, lambda _: [batch_of(records(10, 60))])
     for entry in lost:
         rebuilt[entry.key].put({})
         assert rebuilt[entry.key].content == entry.content
@@ -336,13 +338,11 @@ def test_no_file_is_left_when_building_fails_or_is_abandoned(tmp_path: Any) -> N
     plan = plan_of(Layout(format=JsonLines(), part_size=PART), (4, 0, 60))
     build = object_builder(Bucket().store, Upload(spill_dir=str(tmp_path)))
     large = json.dumps("x" * PART * 2).encode()
+    entries = Bucket().write(plan, [batch_of([(0, 0, b"1"), (1, 0, b"2")])]).objects
     with pytest.raises(RecordError):
-        build(plan, plan.slices, [KEY], lambda _: [batch_of([(0, 0, large), (1, 0, b"{")])])
-    rebuilt = build(plan, plan.slices, [KEY], lambda _: [batch_of([(0, 0, large)])])
+        build(plan, entries, lambda _: [batch_of([(0, 0, large)]), batch_of([(1, 0, b"{")])])
+    rebuilt = build(plan, entries, lambda _: [batch_of([(0, 0, large)])])
     assert rebuilt
     assert list(tmp_path.iterdir()) == []
     del rebuilt
     gc.collect()
-
-
-KEY = "topics/flights/partition=4/flights+4+0000000000.json"
