@@ -94,28 +94,35 @@ def record_frame(spark: SparkSession, tasks: ReadTasks, options: Mapping[Isolati
     """
     packing = RecordPacking(tasks.plans)
     given = {isolation: {**of_level, **packing.source_options} for isolation, of_level in options.items()}
-    return slice_frame(spark, tasks, given, packing.pieces).selectExpr(*packing.columns)
+    return slice_frame(spark, tasks, given, packing.pieces, packing.columns)
 
 
 def slice_frame(
     spark: SparkSession,
     tasks: ReadTasks,
     options: Mapping[Isolation, Mapping[str, str]],
-    columns: Sequence[str],
+    *columns: Sequence[str],
 ) -> DataFrame:
     """Columns of Spark's Kafka source for all slices of some plans.
+
+    They are selected before frames are put together. Spark keeps all rows that it makes of one record until it gives
+    them to the next step, and a union or fewer tasks are such a step: pieces beside the value that they are cut from
+    would take the square of its size.
 
     Args:
         spark: the session.
         tasks: that read them, at least one.
         options: of the Kafka source, per isolation level, without the offsets.
-        columns: SQL expressions over the columns of the source.
+        columns: SQL expressions over the columns of the source; each further list is over those of the one before.
     """
 
     def frame(rank: Rank) -> DataFrame:
         # Missing records have to be an error: a task never reads fewer than the plan has.
         source_options = {**options[rank.isolation], **rank.options(), "failOnDataLoss": "true"}
-        return spark.read.format("kafka").options(**source_options).load().selectExpr(*columns)
+        found = spark.read.format("kafka").options(**source_options).load()
+        for step in columns:
+            found = found.selectExpr(*step)
+        return found
 
     def in_tasks(slices: Iterable[tuple[Plan, Slice]], number: int) -> DataFrame:
         return _union([*map(frame, slice_ranks(slices))]).coalesce(number)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_provider_kafka_s3.config import MIB, Daily, JsonLines, Layout, Limits, parse_format
+from airflow_provider_kafka_s3.config import MIB, Daily, JsonLines, Layout, Limits, Rotation, parse_format
 from airflow_provider_kafka_s3.exceptions import RecordError
 from airflow_provider_kafka_s3.kafka.source import KafkaSource
 from airflow_provider_kafka_s3.maintenance.abandon import abandon
@@ -199,3 +199,32 @@ def test_records_of_ten_megabytes_are_landed_byte_for_byte_by_small_workers(
         (key,) = pipeline.data_keys()
         assert pipeline.body(key) == b"".join(value + b"\n" for value in sent)
         assert 0 < memory.peak <= 300_000_000
+
+
+@pytest.mark.parametrize(
+    ("partitions", "settings"),
+    [
+        (2, {}),
+        (2, {"layout": Layout(format=JsonLines(), errors="dead_letter")}),
+        (1, {"settings": {"limits": Limits(records_per_slice=1)}}),
+        (2, {"layout": Layout(format=JsonLines(), partitioner=Daily(), rotation=Rotation(merge_partitions=True))}),
+    ],
+    ids=["several partitions", "whole records", "several slices", "merged partitions"],
+)
+def test_records_of_ten_megabytes_fit_into_a_heap_of_one_gigabyte_whatever_the_tasks_are(
+    spark: SparkSession,
+    kafka_broker: KafkaBroker,
+    make_topic: MakeTopic,
+    make_pipeline: MakePipeline,
+    partitions: int,
+    settings: dict[str, Any],
+) -> None:
+    """The JVM holds each piece once, also where frames are put together or share tasks."""
+    topic = make_topic(partitions, {"max.message.bytes": str(16 * MIB)})
+    sent = [json.dumps(f"{n}" * size).encode() for n, size in enumerate([10 * MIB - 300, 5, 10 * MIB - 300, 5])]
+    now = 1_700_000_000_000
+    messages = [Message(v, partition=n // 2 % partitions, timestamp=now) for n, v in enumerate(sent)]
+    kafka_broker.produce(topic, messages, message_max_bytes=16 * MIB)
+    pipeline = make_pipeline(**{"layout": Layout(format=JsonLines()), **settings})
+    assert pipeline.land(spark, topic)[0].status == "ok"
+    assert pipeline.lines() == Counter(sent)
