@@ -22,6 +22,7 @@ __all__ = ["add_options", "connector_of", "convert"]
 
 _WIDTH: Final = 110
 _HEADINGS: Final[dict[Use, str]] = {
+    "warning": "WARNING: settings that are not converted:",
     "parameter": "Settings that are parameters:",
     "connection": "Settings that belong into Airflow connections:",
     "none": "Settings without a meaning here:",

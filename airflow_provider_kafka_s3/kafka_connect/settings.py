@@ -5,10 +5,13 @@ The tables are also those of ``docs/from-kafka-connect.md``; ``dev/docs/connect_
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Literal, NamedTuple, TypeAlias
+
+from airflow_provider_kafka_s3.kafka_connect.known_names import CONSUMER_CLASSES, CONVERTER_CLASSES, ClassNames
 
 __all__ = [
     "CONFLUENT",
@@ -18,14 +21,16 @@ __all__ = [
     "DEVIANTART_SINK",
     "FRAMEWORK",
     "SINK",
+    "TRANSFORMS",
     "Setting",
     "Sink",
     "Use",
     "is_secret",
+    "replaces",
 ]
 
-Use: TypeAlias = Literal["parameter", "connection", "none", "refused"]
-"""What a setting becomes: a parameter, a field of an Airflow connection, nothing, or an error."""
+Use: TypeAlias = Literal["parameter", "connection", "none", "warning", "refused"]
+"""What a setting becomes: a parameter, a field of an Airflow connection, nothing, a warning, or an error."""
 
 
 class Setting(NamedTuple):
@@ -56,8 +61,23 @@ def _none(name: str, here: str) -> Setting:
     return Setting(name, "none", here)
 
 
+def _warning(name: str, here: str) -> Setting:
+    return Setting(name, "warning", here)
+
+
 def _refused(name: str, here: str, parameter: str = "") -> Setting:
     return Setting(name, "refused", here, parameter)
+
+
+def _others(classes: Iterable[ClassNames], own: Sequence[Setting]) -> tuple[Setting, ...]:
+    """Settings of classes that have no words of their own."""
+    names = {setting.name for setting in own}
+    found: dict[str, Setting] = {}
+    for one in classes:
+        for name in one.names:
+            if name not in names:
+                found.setdefault(name, _none(name, one.here))
+    return tuple(found.values())
 
 
 _EXTRA: Final = "in the extra of the AWS connection"
@@ -195,6 +215,8 @@ DEVIANTART_SINK: Final = (
 )
 """Settings of DeviantArt's sink."""
 
+_TRANSFORMED: Final = "records are landed as they are; what replaces each: *Transforms* in docs/from-kafka-connect.md"
+
 FRAMEWORK: Final = (
     _parameter("name", "pipeline", "`pipeline`, which owns the stored offsets, and the id of the task"),
     _none(
@@ -210,10 +232,11 @@ FRAMEWORK: Final = (
     _parameter("key.converter", "key_converter", "`key_converter`, if keys are stored"),
     _parameter("value.converter", "value_converter", "`value_converter`"),
     _none("header.converter", "headers are written as texts"),
-    _refused("transforms", "records are landed as they are: transform them where the objects are read. Remove it"),
-    _refused("transforms.*", "records are landed as they are: transform them where the objects are read. Remove it"),
-    _refused("predicates", "they belong to transforms, which do not exist here. Remove it"),
-    _refused("predicates.*", "they belong to transforms, which do not exist here. Remove it"),
+    _none("header.converter.*", "headers are written as texts"),
+    _warning("transforms", _TRANSFORMED),
+    _warning("transforms.*", _TRANSFORMED),
+    _warning("predicates", "they belong to transforms, which do not exist here"),
+    _warning("predicates.*", "they belong to transforms, which do not exist here"),
     _parameter(
         "errors.tolerance",
         "errors",
@@ -226,13 +249,19 @@ FRAMEWORK: Final = (
     _none("errors.deadletterqueue.topic.name", "invalid records go to `_dead_letters` of the topic's folder"),
     _none("errors.deadletterqueue.topic.replication.factor", "there is no topic of invalid records"),
     _none("errors.deadletterqueue.context.headers.enable", "a dead letter has its reason and its offset"),
+    _none("key.converter.plugin.version", "there are no plugins of Connect"),
+    _none("value.converter.plugin.version", "there are no plugins of Connect"),
+    _none("header.converter.plugin.version", "there are no plugins of Connect"),
+    _none("connector.plugin.version", "there are no plugins of Connect"),
+    _none("producer.override.*", "invalid records go to `_dead_letters` of the topic's folder, not to a topic"),
+    _none("admin.override.*", "no topic is created"),
 )
 """Settings of Kafka Connect itself."""
 
 _OWN_SCHEMA: Final = "refused unless it is the default: a value keeps the schema of the registry. Remove it"
 _SERIALIZER: Final = "for producers only"
 
-CONVERTER: Final = (
+_CONVERTER: Final = (
     _parameter("schemas.enable", "", "`schemas_enable` of `JsonConverter`; the default is `true`, as in Connect"),
     _none("schemas.cache.size", "schemas are cached without a limit"),
     _none("schemas.cache.config", "schemas are cached without a limit"),
@@ -272,7 +301,11 @@ CONVERTER: Final = (
     _none("optional.for.nullables", _OWN_SCHEMA),
     _none("optional.for.proto2", _OWN_SCHEMA),
     _none("int.for.enums", _OWN_SCHEMA),
+    _connection("bearer.auth.client.secret", "secret: it gets a token, and the connection has the token itself"),
+    _none("request.header.*", "secret: requests have the login of the connection of `registry_conn_id` only"),
 )
+
+CONVERTER: Final = (*_CONVERTER, *_others(CONVERTER_CLASSES, _CONVERTER))
 """Settings of converters, behind ``key.converter.`` and ``value.converter.``."""
 
 _SPARK: Final = tuple(
@@ -302,7 +335,7 @@ _SPARK: Final = tuple(
 )
 _NO_GROUP: Final = "no consumer group is used"
 
-CONSUMER: Final = (
+_CONSUMER: Final = (
     *_SPARK,
     _parameter("isolation.level", "isolation", "`isolation`; the default is `read_committed`, Connect's is not"),
     _parameter(
@@ -330,9 +363,14 @@ CONSUMER: Final = (
     _refused("key.deserializer", "records are read as bytes. Remove it"),
     _refused("value.deserializer", "records are read as bytes. Remove it"),
 )
+
+CONSUMER: Final = (*_CONSUMER, *_others(CONSUMER_CLASSES, _CONSUMER))
 """Settings of the consumer, behind ``consumer.override.``."""
 
 _CONSUMER_PREFIX: Final = "consumer.override."
+_PREFIXES: Final = (_CONSUMER_PREFIX, "key.converter.", "value.converter.", "header.converter.")
+_TYPO: Final = 0.88
+"""How similar a name has to be to a known one, from 0 to 1, to be a misspelling of it."""
 
 
 @dataclass(frozen=True)
@@ -355,6 +393,16 @@ class Sink:
             return self._by_name[name]
         families = (known for known in self._by_name if known.endswith("*"))
         return next((self._by_name[family] for family in families if name.startswith(family[:-1])), None)
+
+    def misspelt(self, name: str) -> str | None:
+        """The known name that this one looks like a misspelling of, or is without its prefix; None if there is none."""
+        prefix = next((prefix for prefix in _PREFIXES if name.startswith(prefix)), "")
+        known = self.known_names
+        behind = {one.removeprefix(prefix): one for one in known if one.startswith(prefix)}
+        near = difflib.get_close_matches(name.removeprefix(prefix)[:100].lower(), behind, n=1, cutoff=_TYPO)
+        if near:
+            return behind[near[0]]
+        return next((one for one in known if one in {before + name for before in _PREFIXES}), None)
 
     @property
     def known_names(self) -> tuple[str, ...]:
@@ -384,3 +432,34 @@ DEVIANTART: Final = Sink("DeviantArt's S3 sink", DEVIANTART_SINK, "s3.bucket")
 def is_secret(setting: Setting) -> bool:
     """Whether the value of a setting must not be shown."""
     return setting.here.startswith("secret: ")
+
+
+TRANSFORMS: Final[Mapping[str, str]] = {
+    "Cast": "values keep their types: cast where the objects are read",
+    "DropHeaders": "all headers are stored, if `content` stores headers: select them where the objects are read",
+    "ExtractField": "the whole value is landed: select the field where the objects are read",
+    "ExtractNewRecordState": "Debezium's envelope is landed: read its `after` and `op`, or unwrap at the source",
+    "Filter": "every record is landed: filter where the objects are read; `on_null='ignore'` leaves out null values",
+    "Flatten": "a struct stays one column: read `a.b`, and partition by it with `ByField(names=['a.b'])`",
+    "HeaderFrom": "values and headers stay where they are: `SiblingObjects(headers=…)` stores headers",
+    "HoistField": "the value is landed itself: wrap it where the objects are read",
+    "InsertField": "topic, partition, offset and time: `content='envelope'`; a fixed text: where objects are read",
+    "InsertHeader": "headers are those in Kafka: add a fixed text where the objects are read",
+    "MaskField": "fields are landed unmasked: mask them before Kafka, or do not land the topic",
+    "RegexRouter": "folders have the topic's own name: change `topics_dir`, or the location of the table",
+    "ReplaceField": "all fields are landed, under their own names: select and rename them where the objects are read",
+    "SetSchemaMetadata": "schemas keep their names: they are those of the registry",
+    "TimestampConverter": "times keep their types: convert where objects are read; `FieldTime` reads numbers and texts",
+    "TimestampRouter": "a folder by time below the topic's: the partitioner `Daily`, `Hourly` or `TimePattern`",
+    "ValueToKey": "keys are those in Kafka: `ByField` partitions by fields of the value itself",
+    "HasHeaderKey": "filter by the header where the objects are read",
+    "RecordIsTombstone": "`on_null='ignore'` of the format leaves out null values",
+    "TopicNameMatches": "name the topics in `topics`, with one operator for those that were transformed",
+}
+"""What replaces each transform and predicate, by the name of its class without package, ``$Key`` and ``$Value``."""
+
+
+def replaces(java_class: str) -> str:
+    """In words: what replaces a transform or a predicate."""
+    name = java_class.strip().rpartition(".")[2].partition("$")[0]
+    return TRANSFORMS.get(name, "it has no equivalent: change the records before Kafka, or where the objects are read")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
-from airflow_provider_kafka_s3.kafka_connect.settings import CONFLUENT, Sink, Use, is_secret
+from airflow_provider_kafka_s3.kafka_connect.settings import CONFLUENT, DEVIANTART, Sink, Use, is_secret, replaces
 from airflow_provider_kafka_s3.messages import count, either, nearest
 
 __all__ = ["Note", "SettingsReader", "own_class"]
@@ -24,7 +24,7 @@ class Note:
 
     Attributes:
         name: of the setting.
-        use: a parameter, a field of a connection, or nothing.
+        use: a parameter, a field of a connection, nothing, or a warning.
         text: in words; never with the value of a secret.
     """
 
@@ -51,13 +51,16 @@ class SettingsReader:
         for name, value in settings.items():
             setting = self.sink.find(name)
             if setting is None:
-                self.refuse(name, _unknown(name, sink))
+                self._unknown(name)
             elif setting.parameter in given:
                 self.note(name, f"replaced by the parameter {setting.parameter}", use="none")
-            elif setting.use == "refused" and not value.strip():
+            elif setting.use in ("warning", "refused") and not value.strip():
                 self.note(name, "no effect: it is empty", use="none")
             elif setting.use == "refused":
                 self.refuse(name, setting.here)
+            elif setting.use == "warning":
+                is_class = name.endswith(".type") and name.count(".") == 2
+                self.note(name, f"{value.strip()} is left out: {replaces(value)}" if is_class else setting.here)
             elif setting.use != "none" and not is_secret(setting) and _REFERENCE.search(value):
                 self.refuse(name, f"{value!r} is resolved by a worker of Connect; write the value itself")
             else:
@@ -65,6 +68,17 @@ class SettingsReader:
 
     def __contains__(self, name: str) -> bool:
         return name in self._settings
+
+    def _unknown(self, name: str) -> None:
+        """Refuse a name that looks misspelt, or is one of another sink; Connect ignores others, which may be newer."""
+        what = f"is not a setting of {self.sink.name}"
+        if near := self.sink.misspelt(name):
+            self.refuse(name, f"{what}; did you mean {near!r}?")
+        elif any(sink.find(name) for sink in (CONFLUENT, DEVIANTART)):
+            near = nearest(name, self.sink.known_names)
+            self.refuse(name, f"{what}; " + (f"did you mean {near!r}?" if near else "remove it"))
+        else:
+            self.note(name, f"{what} that is known, and looks like none: Connect ignores such settings", use="warning")
 
     def refuse(self, name: str, reason: str) -> None:
         """Collect what is wrong with a setting, and what to do."""
@@ -179,8 +193,3 @@ def own_class(parameter: str) -> str:
     """The parameter that replaces a class in Java by one in Python."""
     kind = {"partitioner": "CustomPartitioner", "format": "CustomFormat"}[parameter]
     return f"from_connect_config(..., {parameter}={kind}(import_path='mypackage.module:MyClass'))"
-
-
-def _unknown(name: str, sink: Sink) -> str:
-    near = nearest(name, sink.known_names)
-    return f"is not a setting of {sink.name}" + (f"; did you mean {near!r}?" if near else "; remove it")

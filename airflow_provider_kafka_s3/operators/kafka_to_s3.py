@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, get_args
@@ -306,9 +307,9 @@ class KafkaToS3Operator(SparkSubmitOperator):
     ) -> Self:
         """Make the operator from the configuration of a connector: Confluent's or DeviantArt's S3 sink.
 
-        Each setting becomes a parameter, has no meaning here, or is an error: see ``docs/from-kafka-connect.md``.
-        Secrets are not used; the connections have them. ``kafka-s3 convert`` prints the operator, and what became of
-        each setting.
+        Each setting becomes a parameter, has no meaning here, is a ``UserWarning``, as transforms are, or is an error:
+        see ``docs/from-kafka-connect.md``. Secrets are not used; the connections have them. ``kafka-s3 convert`` prints
+        the operator, and what became of each setting.
 
         Args:
             connector: the settings as a mapping; or ``{"name": …, "config": {…}}``, as Connect's REST interface has
@@ -325,7 +326,10 @@ class KafkaToS3Operator(SparkSubmitOperator):
         """
         from airflow_provider_kafka_s3.kafka_connect.convert import convert
 
-        return cls(**convert(connector, worker=worker, **parameters).parameters)
+        converted = convert(connector, worker=worker, **parameters)
+        if left_out := [f"  {note.name}: {note.text}" for note in converted.notes if note.use == "warning"]:
+            warnings.warn("settings of the connector are not converted:\n" + "\n".join(left_out), stacklevel=2)
+        return cls(**converted.parameters)
 
     # -- parameters ---------------------------------------------------------------------------------------------------
 

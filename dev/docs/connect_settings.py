@@ -14,6 +14,7 @@ from airflow_provider_kafka_s3.kafka_connect.settings import (
     DEVIANTART_SINK,
     FRAMEWORK,
     SINK,
+    TRANSFORMS,
     Setting,
     Use,
     is_secret,
@@ -34,6 +35,7 @@ _USES: Final[Mapping[Use, str]] = {
     "parameter": "parameter",
     "connection": "connection",
     "none": "no meaning",
+    "warning": "warning",
     "refused": "refused",
 }
 
@@ -42,10 +44,14 @@ def with_tables(page: str) -> str:
     """The page with the tables of the code between its markers ``<!-- table NAME -->`` and ``<!-- end -->``."""
     return re.sub(
         r"(<!-- table (\w+) -->\n).*?(<!-- end -->)",
-        lambda found: f"{found[1]}{_table(_TABLES[found[2]])}{found[3]}",
+        lambda found: f"{found[1]}{_transforms() if found[2] == 'transforms' else _table(_TABLES[found[2]])}{found[3]}",
         page,
         flags=re.DOTALL,
     )
+
+
+def _transforms() -> str:
+    return "| class | here |\n|---|---|\n" + "".join(f"| `{name}` | {here} |\n" for name, here in TRANSFORMS.items())
 
 
 def _table(settings: Iterable[Setting]) -> str:

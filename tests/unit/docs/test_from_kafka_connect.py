@@ -9,7 +9,7 @@ from dev.docs.connect_settings import PAGE, with_tables
 def test_the_tables_of_the_page_are_those_of_the_code() -> None:
     """``python -m dev.docs.connect_settings`` writes them."""
     page = PAGE.read_text()
-    assert page.count("<!-- end -->") == 5
+    assert page.count("<!-- end -->") == 6
     assert page == with_tables(page)
     assert "| `flush.size` | parameter | `flush_size` of `rotation`" in page
 

@@ -11,6 +11,7 @@ from airflow_provider_kafka_s3 import config
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.kafka_connect.call import python_call
 from airflow_provider_kafka_s3.kafka_connect.convert import Converted, convert, layout_of
+from airflow_provider_kafka_s3.kafka_connect.known_names import CONSUMER_CLASSES, CONVERTER_CLASSES, ClassNames
 from airflow_provider_kafka_s3.kafka_connect.settings import (
     CONFLUENT,
     CONSUMER,
@@ -18,7 +19,9 @@ from airflow_provider_kafka_s3.kafka_connect.settings import (
     DEVIANTART_SINK,
     FRAMEWORK,
     SINK,
+    TRANSFORMS,
     Sink,
+    replaces,
 )
 from airflow_provider_kafka_s3.kafka_connect.settings import DEVIANTART as DEVIANTART_SETTINGS
 from airflow_provider_kafka_s3.retry import RetryPolicy
@@ -90,24 +93,66 @@ def test_all_that_is_wrong_is_one_error() -> None:
             **BY_HOUR,
             "rotate.scheduled.interval.ms": "60000",
             "rotate.interval.ms": "hourly",
-            "transforms": "route",
-            "transforms.route.type": "org.apache.kafka.connect.transforms.RegexRouter",
             "fetch.max.bytes": "1",
             "flush.size": "many",
             "parquet.codec": "lzo",
             "s3.bucket.name": "",
         }
     )
-    assert "because of 8 settings" in error
+    assert "because of 6 settings" in error
     assert "  rotate.scheduled.interval.ms: is not a setting" in error
     assert "did you mean 'rotate.schedule.interval.ms'?" in error
     assert "did you mean 'consumer.override.fetch.max.bytes'?" in error
     assert "  rotate.interval.ms: 'hourly' must be a whole number" in error
-    assert "  transforms: records are landed as they are" in error
-    assert "  transforms.route.type: records are landed" in error
     assert "  flush.size: 'many' must be a whole number" in error
     assert "  parquet.codec: 'lzo' is refused" in error
     assert "  s3.bucket.name: is missing" in error
+
+
+@pytest.mark.parametrize(
+    ("prefix", "classes"),
+    [
+        ("value.converter.", CONVERTER_CLASSES),
+        ("key.converter.", CONVERTER_CLASSES),
+        ("header.converter.", CONVERTER_CLASSES),
+        ("consumer.override.", CONSUMER_CLASSES),
+    ],
+)
+def test_every_setting_of_the_classes_is_known(prefix: str, classes: tuple[ClassNames, ...]) -> None:
+    """With words, by which it is never taken for a misspelt one."""
+    for name in (name.replace("*", "x") for one in classes for name in one.names):
+        found = CONFLUENT.find(prefix + name)
+        assert found is not None, name
+        assert found.here, name
+
+
+def test_an_unknown_name_is_a_warning_unless_it_looks_misspelt() -> None:
+    """Connect ignores it, and a newer class may have it."""
+    result = converted({"value.converter.colour.of.nulls": SECRET})
+    assert [(note.name, note.use) for note in result.notes if note.use == "warning"] == [
+        ("value.converter.colour.of.nulls", "warning")
+    ]
+    assert SECRET not in repr(result)
+    error = refusal({"value.converter.schema.enable": "true", "s3.bucket.nmae": "x"})
+    assert "did you mean 'value.converter.schemas.enable'?" in error
+    assert "did you mean 's3.bucket.name'?" in error
+
+
+@pytest.mark.parametrize("name", [*TRANSFORMS, "Mine"])
+def test_a_transform_is_named_with_what_replaces_it_and_the_rest_is_converted(name: str) -> None:
+    """Also one that is not known, those of keys and values, and predicates."""
+    settings = {
+        "transforms": "t",
+        "transforms.t.type": f"org.apache.kafka.connect.transforms.{name}$Value",
+        "transforms.t.predicate": "p",
+        "predicates": "p",
+        "predicates.p.type": f"org.apache.kafka.connect.transforms.predicates.{name}",
+    }
+    result = converted(settings)
+    assert result.parameters == converted().parameters
+    assert {note.name for note in result.notes if note.use == "warning"} == settings.keys()
+    for setting in ("transforms.t.type", "predicates.p.type"):
+        assert notes(result)[setting].endswith(f"is left out: {replaces(settings[setting])}")
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,13 @@ def test_parameters_of_the_operator_win() -> None:
     assert (task.offsets, task.starting_offsets) == ("data_interval", None)
 
 
+def test_transforms_are_a_warning_of_the_dag() -> None:
+    """It names what replaces them; the operator is made."""
+    masked = {"transforms": "m", "transforms.m.type": "org.apache.kafka.connect.transforms.MaskField$Value"}
+    with pytest.warns(UserWarning, match=r"transforms\.m\.type: .*MaskField\$Value is left out: .*unmasked"):
+        assert KafkaToS3Operator.from_connect_config({**MINIMAL, **masked}).bucket == "lake"
+
+
 def test_a_connector_that_cannot_be_converted_is_an_error_of_the_dag() -> None:
     """Raised where the operator is made, with all names."""
     with pytest.raises(ConfigurationError, match=r"(?s)2 settings:.*topics\.regex.*rotate\.scheduled"):
