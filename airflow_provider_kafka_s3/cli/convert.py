@@ -1,4 +1,4 @@
-"""``kafka-s3 convert``: the operator that replaces a connector of Kafka Connect, as Python code."""
+"""``kafka-s3 convert``: the DAG with the operator that replaces a connector of Kafka Connect, as a Python file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Final
 
 from airflow_provider_kafka_s3.cli.access import Access
 from airflow_provider_kafka_s3.cli.output import Answer
-from airflow_provider_kafka_s3.kafka_connect.call import python_call
+from airflow_provider_kafka_s3.kafka_connect.call import dag_file, python_call
 from airflow_provider_kafka_s3.kafka_connect.convert import Converted
 from airflow_provider_kafka_s3.kafka_connect.convert import convert as convert_connector
 from airflow_provider_kafka_s3.kafka_connect.settings import Use
@@ -42,14 +42,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def convert(access: Access) -> Answer:
-    """Python code, with what became of each setting as comments."""
+    """The file of a DAG, with what became of each setting as comments."""
     arguments = access.arguments
     worker = None if arguments.worker_config is None else Path(arguments.worker_config)
     converted = convert_connector(connector_of(arguments), worker=worker)
-    call = python_call(converted.parameters)
+    file = dag_file(converted.parameters, converted.parameters["pipeline"])
     return Answer(
-        {"call": call, "connections": converted.connections, "settings": [asdict(note) for note in converted.notes]},
-        [*call.splitlines(), *_comments(converted)],
+        {
+            "dag_file": file,
+            "call": python_call(converted.parameters),
+            "connections": converted.connections,
+            "settings": [asdict(note) for note in converted.notes],
+        },
+        [*file.splitlines(), *_comments(converted)],
     )
 
 
@@ -61,12 +66,14 @@ def connector_of(arguments: argparse.Namespace) -> str | Path:
 def _comments(converted: Converted) -> Iterator[str]:
     yield from ("", "# What is known of the connections, without secrets:")
     for parameter, connection in converted.connections.items():
-        yield f"#   {parameter}: {json.dumps(connection)}"
+        yield from _wrapped(f"{parameter}: {json.dumps(connection)}")
     for use, heading in _HEADINGS.items():
         notes = [note for note in converted.notes if note.use == use]
         if notes:
             yield from ("#", f"# {heading}")
         for note in notes:
-            yield from textwrap.wrap(
-                f"{note.name}: {note.text}", _WIDTH, initial_indent="#   ", subsequent_indent="#     "
-            )
+            yield from _wrapped(f"{note.name}: {note.text}")
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, _WIDTH, initial_indent="#   ", subsequent_indent="#     ", break_on_hyphens=False)

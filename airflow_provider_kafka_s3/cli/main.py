@@ -192,7 +192,7 @@ def _add_kafka_connect(commands: argparse._SubParsersAction[argparse.ArgumentPar
             commands,
             "convert",
             convert.convert,
-            "Print the operator that replaces a connector: Confluent's or DeviantArt's S3 sink of Kafka Connect.",
+            "Print the DAG that replaces a connector: Confluent's or DeviantArt's S3 sink of Kafka Connect.",
         )
     )
     takeover_parser = _command(

@@ -1,8 +1,8 @@
-"""The Python code that makes an operator."""
+"""The Python code that makes an operator, and the file of its DAG."""
 
 from __future__ import annotations
 
-import re
+import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -11,10 +11,25 @@ from msgspec import structs
 from airflow_provider_kafka_s3.config.values import Value
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 
-__all__ = ["python_call"]
+__all__ = ["dag_file", "python_call"]
 
 _WIDTH: Final = 110
-_CLASS: Final = re.compile(r"\b([A-Z]\w+)\(")
+_DAG: Final = """from datetime import UTC, datetime, timedelta
+
+from airflow.providers.common.compat.sdk import DAG
+
+{imports}
+
+with DAG(
+    dag_id={dag_id},
+    description={connector},
+    schedule="@hourly",  # how often a batch is landed
+    start_date=datetime(2026, 1, 1, tzinfo=UTC),
+    catchup=False,
+    max_active_runs=1,
+    default_args={{"retries": 3, "retry_delay": timedelta(minutes=1)}},
+) as dag:
+{call}"""
 
 
 def python_call(parameters: Mapping[str, Any], operator: str = "KafkaToS3Operator") -> str:
@@ -24,14 +39,37 @@ def python_call(parameters: Mapping[str, Any], operator: str = "KafkaToS3Operato
         parameters: of the operator: plain values, lists, mappings, and values of ``config``.
         operator: its class.
     """
-    arguments = "".join(f"    {name}={_expression(value, 4 + len(name) + 1)},\n" for name, value in parameters.items())
+    return f"{_imports(parameters, operator)}\n\n{_call(parameters, operator)}"
+
+
+def dag_file(parameters: Mapping[str, Any], connector: str) -> str:
+    """The file of a DAG whose only task is the operator, by the hour.
+
+    Args:
+        parameters: of the operator, with its ``pipeline``, which is the id of the DAG.
+        connector: name of the one that it replaces.
+    """
+    operator = "KafkaToS3Operator"
+    return _DAG.format(
+        connector=_text(f"It replaces the connector {connector!r} of Kafka Connect."),
+        imports=_imports(parameters, operator),
+        dag_id=_text(parameters["pipeline"]),
+        call=textwrap.indent(_call(parameters, operator), "    "),
+    )
+
+
+def _imports(parameters: Mapping[str, Any], operator: str) -> str:
     classes = {operator, *(name for value in parameters.values() for name in _classes(value))}
-    names = ", ".join(sorted(classes))
-    imports = f"from airflow_provider_kafka_s3 import {names}"
-    if len(imports) > _WIDTH:
-        listed = "".join(f"    {name},\n" for name in sorted(classes))
-        imports = f"from airflow_provider_kafka_s3 import (\n{listed})"
-    return f"{imports}\n\n{operator}(\n{arguments})\n"
+    imports = f"from airflow_provider_kafka_s3 import {', '.join(sorted(classes))}"
+    if len(imports) <= _WIDTH:
+        return imports
+    listed = "".join(f"    {name},\n" for name in sorted(classes))
+    return f"from airflow_provider_kafka_s3 import (\n{listed})"
+
+
+def _call(parameters: Mapping[str, Any], operator: str) -> str:
+    arguments = "".join(f"    {name}={_expression(value, 4 + len(name) + 1)},\n" for name, value in parameters.items())
+    return f"{operator}(\n{arguments})\n"
 
 
 def _classes(value: object) -> Iterator[str]:

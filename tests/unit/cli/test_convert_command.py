@@ -1,10 +1,10 @@
-"""``kafka-s3 convert`` prints Python, and what became of each setting."""
+"""``kafka-s3 convert`` prints the file of a DAG, and what became of each setting."""
 
 from __future__ import annotations
 
-import ast
 import io
 import json
+import runpy
 import sys
 from pathlib import Path
 
@@ -12,8 +12,9 @@ import pytest
 
 from airflow_provider_kafka_s3.kafka_connect.call import python_call
 from airflow_provider_kafka_s3.kafka_connect.convert import convert
+from airflow_provider_kafka_s3.operators.kafka_to_s3 import KafkaToS3Operator
 from tests.unit.cli.conftest import World
-from tests.unit.kafka_connect.connectors import CUSTOMER, MINIMAL, SECRET
+from tests.unit.kafka_connect.connectors import CUSTOMER, DEVIANTART, MINIMAL, SECRET
 
 
 @pytest.fixture
@@ -24,12 +25,24 @@ def connector(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_output_is_python_with_comments(world: World, connector: Path) -> None:
-    """It can be written to a file; every setting is in a comment, no secret anywhere."""
-    output = world.cli("convert", str(connector))
+@pytest.mark.parametrize("settings", [CUSTOMER, MINIMAL, DEVIANTART], ids=lambda settings: settings["name"])
+def test_the_output_is_a_dag_with_comments(world: World, tmp_path: Path, settings: dict[str, str]) -> None:
+    """It runs as it is printed; each setting is in a comment, no secret anywhere."""
+    given, made = tmp_path / "connector.json", tmp_path / "dag.py"
+    given.write_text(
+        json.dumps({**settings, "aws.secret.access.key": SECRET} if "s3.bucket.name" in settings else settings)
+    )
+    output = world.cli("convert", str(given))
     assert (output.code, output.err) == (0, "")
-    assert ast.unparse(ast.parse(output.out)) == ast.unparse(ast.parse(python_call(convert(CUSTOMER).parameters)))
-    assert [name for name in (*CUSTOMER, "aws.secret.access.key") if f"#   {name}: " not in output.out] == []
+    made.write_text(output.out)
+    dag = runpy.run_path(str(made))["dag"]
+    (task,) = dag.tasks
+    assert (dag.dag_id, type(task)) == (settings["name"], KafkaToS3Operator)
+    expected = convert(settings).parameters
+    assert {name: getattr(task, name) for name in expected} == {
+        name: getattr(KafkaToS3Operator(**expected), name) for name in expected
+    }
+    assert [name for name in settings if f"#   {name}: " not in output.out] == []
     assert SECRET not in output.out
     assert max(map(len, output.out.splitlines())) <= 120
 
