@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 
@@ -105,8 +106,8 @@ class _Framed(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 def _check_extension(extension: str) -> None:
     reject_control_characters("extension", extension)
     require(
-        "/" not in extension and (extension == "" or extension.startswith(".")),
-        f"extension={extension!r} must start with a dot and hold no '/'",
+        "/" not in extension and (extension == "" or re.match(r"[.A-Za-z]", extension) is not None),
+        f"extension={extension!r} must start with a dot or a letter and hold no '/'",
     )
 
 
@@ -137,7 +138,7 @@ class RawBytes(_Framed, frozen=True, kw_only=True, forbid_unknown_fields=True, t
 
     Attributes:
         separator: what follows every record, the last included; may be empty.
-        extension: of object keys, with its dot; may be empty.
+        extension: of object keys, with its dot, if it has one; may be empty.
         compression: ``none``, ``gzip``, ``zstd`` or ``bzip2``; adds ``.gz``, ``.zst`` or ``.bz2`` to the extension.
         compression_level: of gzip 0 (fastest) to 3 (smallest), a level of ISA-L; of zstd 1 to 19; of bzip2 1 to 9, the
             size of its blocks in 100 kB; None: 1 for gzip, 3 for zstd, 9 for bzip2.
@@ -314,7 +315,7 @@ class CustomFormat(_Framed, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         import_path: of the class, such as ``mycompany_layouts.msgpack:MessagePack``. Airflow's workers and Spark's
             executors have to be able to import it.
         options: keyword arguments of the class: texts, whole numbers, booleans, None, and lists and mappings of these.
-        extension: of object keys, with its dot; may be empty.
+        extension: of object keys, with its dot, if it has one; may be empty.
         compression: ``none``, ``gzip``, ``zstd`` or ``bzip2``; adds ``.gz``, ``.zst`` or ``.bz2`` to the extension.
         compression_level: of gzip 0 (fastest) to 3 (smallest), a level of ISA-L; of zstd 1 to 19; of bzip2 1 to 9, the
             size of its blocks in 100 kB; None: 1 for gzip, 3 for zstd, 9 for bzip2.

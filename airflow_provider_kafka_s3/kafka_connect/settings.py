@@ -196,6 +196,8 @@ SINK: Final = (
         "`timestamp_from` of the partitioner; `Wallclock` is the time of the batch's plan; own classes are refused",
     ),
     _parameter("timestamp.field", "partitioner", "`name` of `FieldTime` (`timestamp_from`)"),
+    _none("schema.cache.size", "schemas are cached without a limit"),
+    _refused("s3.sse.key", "it is the name that old versions have for `s3.sse.customer.key`: use this one"),
     _none("append.late.data", "no released version has it; late records share the objects of their folders"),
     _none("schema.generator.class", "no version of the last years has it, and it had no effect with S3"),
     _none("confluent.license", "a licence of Confluent"),

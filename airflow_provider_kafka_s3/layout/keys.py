@@ -417,7 +417,7 @@ class NamedObject:
 def named_object_parser(layout: Layout, topic: str) -> Callable[[str], NamedObject | None]:
     """Parses keys of objects of any format; None for other keys, and for dead letters."""
     name = f"{re.escape(layout.naming.directory_delim)}{_file_name_pattern(layout.naming, topic)}"
-    pattern, prefix = re.compile(rf"{name}(?P<ending>(?:\.[^/]*)?)\Z"), data_prefix(layout, topic)
+    pattern, prefix = re.compile(rf"{name}(?P<ending>(?:[.A-Za-z][^/]*)?)\Z"), data_prefix(layout, topic)
     dead_prefix = dead_letters_prefix(layout, topic)
 
     def parse(key: str) -> NamedObject | None:

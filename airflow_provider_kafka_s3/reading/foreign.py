@@ -131,7 +131,7 @@ def _named(store: DurableStore, layout: Layout, topic: str) -> tuple[list[Foreig
         if named is None or named.generation:
             continue
         others = beside.setdefault((named.folders, named.partition, named.first_offset), {})
-        word = named.ending[1:].partition(".")[0]
+        word = named.ending.removeprefix(".").partition(".")[0]
         if word in _BESIDE and named.ending != f".{word}":
             others[word] = info.key
             continue

@@ -101,6 +101,21 @@ def test_objects_begin_where_those_of_connect_did() -> None:
         simulated.check()
 
 
+def test_an_extension_without_a_dot_is_in_the_names_as_it_is() -> None:
+    """As in Connect, which writes what it is given; the objects are read back by their names."""
+    settings = {
+        "format.class": "io.confluent.connect.s3.format.bytearray.ByteArrayFormat",
+        "format.bytearray.extension": "json",
+        "value.converter": "org.apache.kafka.connect.converters.ByteArrayConverter",
+    }
+    task = KafkaToS3Operator.from_connect_config({**MINIMAL, **settings, "topics": "orders"})
+    with SimulatedPipeline() as simulated:
+        simulated.append("orders", {"a": 1}, {"a": 2})
+        task.execute(make_context())
+        assert [key.rpartition("/")[2] for key in simulated.objects()] == ["orders+0+0000000000json"]
+        simulated.check()
+
+
 def test_parameters_of_the_operator_win() -> None:
     """Those of Airflow are passed on."""
     task = KafkaToS3Operator.from_connect_config(
