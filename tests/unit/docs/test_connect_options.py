@@ -10,6 +10,8 @@ from dev.docs.connect_options import CONNECT_DEFAULTS, OPTIONS_PAGE, default_her
 
 WITHOUT_DEFAULT: Final = {
     "append.late.data",
+    "s3.sse.key",
+    "schema.cache.size",
     "schema.generator.class",
     "confluent.license",
     "confluent.topic.*",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,6 +32,12 @@ BY_HOUR = {
     "partitioner.class": "io.confluent.connect.storage.partitioner.HourlyPartitioner",
     "timezone": "Europe/Berlin",
     "locale": "en-US",
+}
+BY_PATTERN = {
+    **BY_HOUR,
+    "partitioner.class": "io.confluent.connect.storage.partitioner.TimeBasedPartitioner",
+    "path.format": "yyyy",
+    "partition.duration.ms": "60000",
 }
 AVRO = {
     "format.class": "io.confluent.connect.s3.format.avro.AvroFormat",
@@ -353,6 +360,43 @@ def test_settings_without_a_meaning_change_nothing(setting: Any) -> None:
     result = converted({name: value})
     assert result.parameters == converted().parameters
     assert notes(result)[name] == setting.here
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "beside"),
+    [
+        ("tasks.max", "0", {}),
+        ("retry.backoff.ms", "often", {}),
+        ("errors.log.enable", "perhaps", {}),
+        ("s3.elastic.buffer.init.capacity", "-1", {}),
+        ("rotate.interval.ms", "0", {}),
+        ("rotate.interval.ms", "-5", {}),
+        ("rotate.schedule.interval.ms", "60000", {}),
+        ("partition.duration.ms", "0", {}),
+        ("path.format", "", {}),
+        ("timezone", "Mars/Olympus", {}),
+        ("locale", "", BY_HOUR),
+        ("locale", "xx-nowhere", BY_PATTERN),
+        ("locale", "", BY_PATTERN),
+        ("keys.format.class", "com.example.Mine", {}),
+        ("headers.format.class", "com.example.Mine", {}),
+        ("key.converter", "com.example.Mine", {}),
+        ("header.converter", "com.example.Mine", {}),
+        ("consumer.override.fetch.max.bytes", "many", {}),
+        ("s3.region", "mars-1", {}),
+        ("s3.proxy.url", "x", {}),
+        ("store.url", "x", {}),
+        ("value.converter.decimal.format", "ROMAN", {}),
+        ("transforms.x.type", "com.example.Mine", {"transforms": "x"}),
+        ("predicates.x.type", "com.example.Mine", {"predicates": "x"}),
+    ],
+)
+def test_what_connect_refuses_and_this_takes_is_documented(name: str, value: str, beside: dict[str, str]) -> None:
+    """By name, in the table of docs/differences-from-kafka-connect.md."""
+    assert converted({**beside, name: value}).parameters["pipeline"] == "orders-to-s3"
+    page = (Path(__file__).parents[3] / "docs" / "differences-from-kafka-connect.md").read_text()
+    rows = page.partition("## Where Kafka Connect stops and this goes on")[2].partition("\n\n## ")[0]
+    assert f"`{name}`" in rows
 
 
 BY_TIME_OF_RECORD = {**BY_HOUR, "timestamp.extractor": "Record"}
