@@ -54,7 +54,7 @@ CONVERTER_CLASSES: Final = (
     ),
     ClassNames(
         "io.confluent.kafka.serializers.AbstractKafkaSchemaSerDeConfig",
-        "03addb54408f",
+        "03addb54408f and later",
         f"{_REGISTRY}: schema-serializer/src/main/java/io/confluent/kafka/serializers/"
         "AbstractKafkaSchemaSerDeConfig.java",
         "a record is read by the schema whose id it has, and rules of schemas are not run",
@@ -99,6 +99,7 @@ CONVERTER_CLASSES: Final = (
             "schema.registry.url",
             "use.latest.version",
             "use.latest.with.metadata",
+            "use.schema.guid",
             "use.schema.id",
             "value.schema.id.deserializer",
             "value.schema.id.serializer",
@@ -107,7 +108,7 @@ CONVERTER_CLASSES: Final = (
     ),
     ClassNames(
         "io.confluent.connect.schema.AbstractDataConfig",
-        "7.4",
+        "7e9e75503678",
         f"{_REGISTRY}: schema-converter/src/main/java/io/confluent/connect/schema/AbstractDataConfig.java",
         _SCHEMA,
         ("generalized.sum.type.support", "ignore.default.for.nullables", "schemas.cache.config"),
@@ -149,7 +150,7 @@ CONVERTER_CLASSES: Final = (
     ),
     ClassNames(
         "io.confluent.kafka.serializers.json.KafkaJsonSchemaDeserializerConfig",
-        "7.4 and later",
+        "05d2649c12eb and later",
         f"{_REGISTRY}: json-schema-serializer/src/main/java/io/confluent/kafka/serializers/json/"
         "KafkaJsonSchemaDeserializerConfig.java and KafkaJsonSchemaSerializerConfig.java",
         "a document needs the types of its schema, and its keywords are not checked",
@@ -185,7 +186,7 @@ CONVERTER_CLASSES: Final = (
     ),
     ClassNames(
         "io.confluent.kafka.serializers.protobuf.KafkaProtobufDeserializerConfig",
-        "7.4 and later",
+        "7c1ae01a35eb and later",
         f"{_REGISTRY}: protobuf-serializer/src/main/java/io/confluent/kafka/serializers/protobuf/"
         "KafkaProtobufDeserializerConfig.java and KafkaProtobufSerializerConfig.java",
         "it belongs to classes of Java, or to producers",

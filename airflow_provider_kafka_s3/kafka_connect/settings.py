@@ -96,8 +96,8 @@ SINK: Final = (
     _parameter(
         "rotate.interval.ms",
         "rotation",
-        "`rotate_interval_ms` of `rotation`; without effect if it is not positive, or without a partitioner by time, "
-        "as in Connect; and with `Wallclock`: a run ends all its objects",
+        "`rotate_interval_ms` of `rotation`; without effect without a partitioner by time, as in Connect; if it is not "
+        "positive; and with `Wallclock`: a run ends all its objects",
     ),
     _none("rotate.schedule.interval.ms", "the schedule of the DAG: each run ends all its objects"),
     _parameter(
