@@ -15,6 +15,7 @@ from airflow_provider_kafka_s3.cli import convert
 from airflow_provider_kafka_s3.cli.access import Access
 from airflow_provider_kafka_s3.cli.output import FINDINGS, OK, Answer, count, table
 from airflow_provider_kafka_s3.config import Upload
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.kafka.offsets import KafkaCluster
 from airflow_provider_kafka_s3.kafka_connect.convert import Converted, layout_of
 from airflow_provider_kafka_s3.kafka_connect.convert import convert as convert_connector
@@ -128,7 +129,14 @@ def _converted(arguments: argparse.Namespace) -> Converted:
     if arguments.bucket:
         given["bucket"] = arguments.bucket
     worker = None if arguments.worker_config is None else Path(arguments.worker_config)
-    return convert_connector(convert.connector_of(arguments), worker=worker, **given)
+    converted = convert_connector(convert.connector_of(arguments), worker=worker, **given)
+    for note in converted.notes:
+        if note.name == "transforms" and note.use == "warning":
+            raise ConfigurationError(
+                f"{note.name}: {note.text}. Objects of the sink have other records than the pipeline would land, so "
+                f"it cannot be taken over. Land into another folder (topics_dir) or bucket, as a new pipeline"
+            )
+    return converted
 
 
 def _upload(upload: Upload | None) -> str | None:
