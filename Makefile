@@ -38,6 +38,9 @@ SPARK_TESTS := tests/airflow tests/packaging tests/spark
 PYTHON_TESTS := tests/golden $(wildcard $(addprefix tests/unit/,batch converters documents formats layout operators \
   reading schemas spark storage submit))
 
+# Tests start thousands of processes, each of which would compile Airflow and the package anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Tests mostly wait for servers. In the order of the files, the longest come first.
 WORKERS := 2
 PYTEST := -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder
