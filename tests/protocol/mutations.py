@@ -143,6 +143,7 @@ MUTATIONS: Final = (
                 "        self.store.overwrite(keys.marker_key(self.prefix), body)\n        return True\n",
             ),
         ),
+        first=6,
     ),
     Mutation(
         "manifest-put",
@@ -274,6 +275,7 @@ MUTATIONS: Final = (
                 "if False}\n",
             ),
         ),
+        first=4,
     ),
     Mutation(
         "added-from-window",
@@ -411,7 +413,7 @@ MUTATIONS: Final = (
                 "",
             ),
         ),
-        first=45,
+        first=112,
     ),
     Mutation(
         "slices-missing",
@@ -423,6 +425,7 @@ MUTATIONS: Final = (
                 "        if False:\n",
             ),
         ),
+        first=11,
     ),
     Mutation(
         "no-barrier",
@@ -473,6 +476,7 @@ MUTATIONS: Final = (
                 "        if first + size > marker.last_resolved + 1:\n",
             ),
         ),
+        first=4,
     ),
     Mutation(
         "index-trusted",
@@ -489,7 +493,7 @@ MUTATIONS: Final = (
                 "                    yield Covering(plan, decision)\n",
             ),
         ),
-        first=10,
+        first=26,
     ),
     Mutation(
         "index-alone",
@@ -501,7 +505,7 @@ MUTATIONS: Final = (
                 "            if False:\n",
             ),
         ),
-        first=10,
+        first=26,
     ),
     Mutation(
         "index-unverified",
@@ -524,7 +528,7 @@ MUTATIONS: Final = (
                 "parallel=committer.parallel)",
             ),
         ),
-        first=10,
+        first=24,
     ),
     Mutation(
         "repair-absent",
@@ -536,7 +540,7 @@ MUTATIONS: Final = (
                 ":\n",
             ),
         ),
-        first=15,
+        first=21,
     ),
     Mutation(
         "gc-blind",
