@@ -247,9 +247,12 @@ class _Reader:
         self.position += size
         return self.data[self.position - size : self.position]
 
-    def long(self, low: int = -(2**63), high: int = 2**63) -> int:
+    def integer(self, low: int = -(2**31), high: int = 2**31) -> int:
+        return self.long(low, high, most_bytes=5)
+
+    def long(self, low: int = -(2**63), high: int = 2**63, *, most_bytes: int = 10) -> int:
         value = 0
-        for place in range(10):
+        for place in range(most_bytes):
             (byte,) = self.take(1)
             value |= (byte & 0x7F) << 7 * place
             if byte < 0x80:
@@ -278,15 +281,18 @@ class _Reader:
     def items(self, item: Callable[[], Any]) -> list[Any]:
         found: list[Any] = []
         while (count := self.long()) != 0:
+            end = None
             if count < 0:
                 count = -count
-                self.long(0)
+                end = self.long(0) + self.position
             for _ in range(count):
                 before = self.position
                 found.append(item())
                 self.empty_items += before == self.position
                 if self.empty_items > 1000:
                     raise BadDatum
+            if end not in (None, self.position):
+                raise BadDatum
         return found
 
     def value(self, node: Node) -> Any:  # noqa: PLR0912 - one case for each type
@@ -296,13 +302,13 @@ class _Reader:
             case Fixed(size=size, logical=Decimal(precision=p)):
                 return self.decimal(self.take(size), p)
             case Primitive(logical=("time-millis" | "time-micros") as logical):
-                return self.long(0, _DAY[logical])
+                return self.long(0, _DAY[logical], most_bytes=5 if logical == "time-millis" else 10)
             case Primitive(name="null"):
                 return None
             case Primitive(name="boolean"):
                 return bool(self.long_of_byte())
             case Primitive(name="int"):
-                return self.long(-(2**31), 2**31)
+                return self.integer()
             case Primitive(name="long"):
                 return self.long()
             case Primitive(name="float"):
@@ -316,13 +322,13 @@ class _Reader:
             case Fixed(size=size):
                 return self.take(size)
             case Enum(symbols=symbols):
-                return symbols[self.long(0, len(symbols))]
+                return symbols[self.integer(0, len(symbols))]
             case ArrayOf(items=items):
                 return self.items(lambda: self.value(items))
             case MapOf(values=inner):
                 return self.items(lambda: (self.text(), self.value(inner)))
             case Union(branches=branches):
-                index = self.long(0, len(branches))
+                index = self.integer(0, len(branches))
                 return index, self.value(branches[index])
             case Record(fields=fields):
                 return {f.name: self.value(f.type) for f in fields}

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from airflow_provider_kafka_s3.arrays import Array, Bools, Int64Array, binary_array
 from airflow_provider_kafka_s3.converters.avro_cursor import LARGEST_BATCH, Bytes, Cursor, Rows
-from airflow_provider_kafka_s3.converters.avro_scalar import TIMES_OF_DAY
+from airflow_provider_kafka_s3.converters.avro_scalar import INT_BYTES, LONG_BYTES, TIMES_OF_DAY
 from airflow_provider_kafka_s3.converters.columns import Column, buffer
 from airflow_provider_kafka_s3.schemas.nodes import Decimal, Enum, Fixed, Primitive
 
@@ -111,6 +111,7 @@ class _Varint(Reader):
     def __init__(self, node: Primitive, kind: pa.DataType) -> None:
         self._type = kind
         self._stored: type[np.int32 | np.int64] = np.int32 if node.name == "int" else np.int64
+        self._most_bytes = INT_BYTES if node.name == "int" else LONG_BYTES
         self._times = TIMES_OF_DAY.get(node.logical) if isinstance(node.logical, str) else None
         self.skip_checks = node.name == "long" and self._times is None
 
@@ -118,7 +119,7 @@ class _Varint(Reader):
         cursor.longs(rows)
 
     def read(self, cursor: Cursor, rows: Rows, *, build: bool) -> Column | None:
-        values = cursor.longs(rows)
+        values = cursor.longs(rows, self._most_bytes)
         if self._times is not None:
             wrong = values.view(np.uint64) >= np.uint64(self._times)
             if cursor.mark(rows, wrong):
@@ -319,7 +320,7 @@ class _Enum(Reader):
         cursor.longs(rows)
 
     def read(self, cursor: Cursor, rows: Rows, *, build: bool) -> Column | None:
-        values = cursor.longs(rows)
+        values = cursor.ints(rows)
         wrong = values.view(np.uint64) >= np.uint64(self._count)
         if cursor.mark(rows, wrong):
             values[wrong] = self._count

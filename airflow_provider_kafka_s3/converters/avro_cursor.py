@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from airflow_provider_kafka_s3.arrays import Array, Bools, Int64Array, bounds, valid_rows
-from airflow_provider_kafka_s3.converters.avro_scalar import MOST_EMPTY_ITEMS, Datum
+from airflow_provider_kafka_s3.converters.avro_scalar import INT_BYTES, LONG_BYTES, MOST_EMPTY_ITEMS, Datum
 from airflow_provider_kafka_s3.converters.varints import CONTINUES, LENGTHS, MERGES, ONE
 
 __all__ = ["LARGEST_BATCH", "Bytes", "Cursor", "Rows", "cursor_of"]
@@ -98,8 +98,12 @@ class Cursor:
         np.copyto(end[:-1], starts[1:], where=parents[1:] == parents[:-1])
         return Cursor(self.data, self.words, starts, end, bad, self.empty_items, len(parents), (self, parents))
 
-    def longs(self, rows: Rows) -> Int64Array:
-        """The next long of the rows."""
+    def ints(self, rows: Rows) -> Int64Array:
+        """The next int of the rows; those outside its range are not marked."""
+        return self.longs(rows, INT_BYTES)
+
+    def longs(self, rows: Rows, most_bytes: int = LONG_BYTES) -> Int64Array:
+        """The next long of the rows; one of more than ``most_bytes`` is marked."""
         start = self.at(rows)
         first = self.data.take(start, mode="clip")
         if not first.size or first.max() < 0x80:
@@ -127,6 +131,8 @@ class Cursor:
         long = np.flatnonzero(lowest == 0)
         if long.size:
             self._long_varints(rows, start, word, length, long)
+        if most_bytes < LONG_BYTES:
+            self.mark(rows, length > most_bytes)
         self.move(rows, start + length)
         np.bitwise_and(word, ONE, out=other)
         np.negative(other, out=other)

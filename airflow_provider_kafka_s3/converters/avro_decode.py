@@ -23,7 +23,8 @@ from airflow_provider_kafka_s3.converters.avro_scalar import (
     Check,
     Datum,
     InvalidDatumError,
-    block_count,
+    block_start,
+    check_block_end,
     least_bytes,
     scalar_check,
 )
@@ -66,9 +67,10 @@ class AvroDecoder:
     """Decodes datums of one schema.
 
     A row is bad if its bytes are cut off or go on behind the datum; the index of a union or an enum, an int, a time of
-    day or a decimal is out of its range; a varint has more than 64 bits; a boolean is neither 0 nor 1; a length is
-    negative; a string is not UTF-8; its arrays have more than 1,000 items without bytes; or, with a recursive schema,
-    more than 200 records, unions and arrays are inside each other.
+    day or a decimal is out of its range; an int or an index has more than five bytes, or a long more than 64 bits; a
+    boolean is neither 0 nor 1; a length is negative; a block of items is not as long as it says; a string is not UTF-8;
+    its arrays have more than 1,000 items without bytes; or, with a recursive schema, more than 200 records, unions and
+    arrays are inside each other.
 
     The keys of a map stay as they are, also if a key is there twice.
     """
@@ -185,7 +187,7 @@ class _UnionReader(Reader):
 
     def _parts(self, cursor: Cursor, rows: Rows) -> list[Int64Array]:
         """The rows of each branch."""
-        index = cursor.longs(rows)
+        index = cursor.ints(rows)
         cursor.mark(rows, index.view(np.uint64) >= np.uint64(len(self._branches)))
         found = (np.flatnonzero(index == number) for number in range(len(self._branches)))
         return [f if rows is None else rows[f] for f in found]
@@ -347,14 +349,18 @@ class _ItemsReader(Reader):
             self._find_blocks(cursor, rows, runs, counts, self._item_size)
         return counts
 
-    def _block_counts(self, cursor: Cursor, rows: Int64Array) -> Int64Array:
-        """Items of the next blocks; 0 at the end of an array, and for a count that cannot be."""
-        counts = cursor.longs(rows)
+    def _block_starts(self, cursor: Cursor, rows: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Items of the next blocks, and where these end; -1 where a block does not give it, see :func:`block_start`.
+
+        The count is 0 at the end of an array, and for a count that cannot be.
+        """
+        counts, ends = cursor.longs(rows), np.full(len(rows), -1, np.int64)
         negative = np.flatnonzero(counts < 0)
         if negative.size:
             counts[negative] = -counts[negative]
             some = rows[negative]
-            cursor.mark(some, cursor.longs(some) < 0)
+            sizes = cursor.lengths(some)
+            ends[negative] = cursor.pos[some] + sizes
         if self._item_least:
             most = (cursor.end[rows] - cursor.pos[rows]) // self._item_least
         else:
@@ -362,34 +368,41 @@ class _ItemsReader(Reader):
         wrong = (counts < 0) | (counts > most)
         if cursor.mark(rows, wrong):
             counts[wrong] = 0
-        return counts
+        return counts, ends
+
+    @staticmethod
+    def _check_block_ends(cursor: Cursor, rows: Int64Array, ends: Int64Array) -> None:
+        """Mark the rows whose block gave another end."""
+        cursor.mark(rows, (ends != -1) & (ends != cursor.pos[rows]))
 
     def _find_blocks(self, cursor: Cursor, rows: Int64Array, runs: _Runs | None, counts: Int64Array, size: int) -> None:
         """Items of the same size: one step for each block."""
         while rows.size >= _FEW:
-            block = self._block_counts(cursor, rows)
+            block, ends = self._block_starts(cursor, rows)
             more = block > 0
             rows, block = rows[more], block[more]
             if runs is not None:
                 runs.add(rows, counts[rows], block, cursor.pos[rows])
             counts[rows] += block
             cursor.pos[rows] += block * size
+            self._check_block_ends(cursor, rows, ends[more])
         for row in rows.tolist():
-            self._finish_row(cursor, row, 0, runs, counts, check=False)
+            self._finish_row(cursor, row, (0, None), runs, counts, check=False)
 
     def _find_items(
         self, cursor: Cursor, rows: Int64Array, runs: _Runs | None, counts: Int64Array, *, check: bool
     ) -> None:
         """Items of different sizes: one step for each item of the longest array."""
-        left = np.zeros(len(rows), np.int64)
+        left, ends = np.zeros(len(rows), np.int64), np.full(len(rows), -1, np.int64)
         step = 0
         while rows.size >= _FEW:
             empty = np.flatnonzero(left == 0)
             if empty.size:
-                left[empty] = self._block_counts(cursor, rows[empty])
+                self._check_block_ends(cursor, rows[empty], ends[empty])
+                left[empty], ends[empty] = self._block_starts(cursor, rows[empty])
                 more = left > 0
                 if not more.all():
-                    rows, left = rows[more], left[more]
+                    rows, left, ends = rows[more], left[more], ends[more]
             if runs is not None:
                 runs.add(rows, step, None, cursor.pos[rows])
             step += 1
@@ -402,9 +415,9 @@ class _ItemsReader(Reader):
             left -= 1
             beyond = cursor.pos[rows] > cursor.end[rows]
             if cursor.mark(rows, beyond):
-                rows, left = rows[~beyond], left[~beyond]
-        for row, remaining in zip(rows.tolist(), left.tolist(), strict=True):
-            self._finish_row(cursor, row, remaining, runs, counts, check=check)
+                rows, left, ends = rows[~beyond], left[~beyond], ends[~beyond]
+        for row, remaining, end in zip(rows.tolist(), left.tolist(), ends.tolist(), strict=True):
+            self._finish_row(cursor, row, (remaining, None if end == -1 else end), runs, counts, check=check)
 
     def _take_varints(self, datum: Datum, count: int) -> Int64Array | None:
         """Take many ints or longs at once; their positions, or None if that was not possible."""
@@ -423,16 +436,38 @@ class _ItemsReader(Reader):
         return starts
 
     def _finish_row(
-        self, cursor: Cursor, row: int, left: int, runs: _Runs | None, counts: Int64Array, *, check: bool
+        self,
+        cursor: Cursor,
+        row: int,
+        block: tuple[int, int | None],
+        runs: _Runs | None,
+        counts: Int64Array,
+        *,
+        check: bool,
     ) -> None:
-        """The rest of one array, item by item, or many numbers at once."""
+        """The rest of one array, item by item, or many numbers at once.
+
+        Args:
+            cursor: of all rows.
+            row: that has the array.
+            block: items that are left of a block, and the end that it gives.
+            runs: of items that are found.
+            counts: of items per row.
+            check: whether to check the items.
+        """
         datum = cursor.datum(row)
         begin, first = int(cursor.pos[row]), int(counts[row])
+        left, end = block[0], None if block[1] is None else block[1] - begin
         starts: list[Int64Array] = []
         lengths: list[int] = []
         total = 0
         try:
-            while left or (left := block_count(datum, self._item_least)):
+            while True:
+                if not left:
+                    check_block_end(datum, end)
+                    left, end = block_start(datum, self._item_least)
+                if not left:
+                    break
                 if self._item_size is not None:
                     starts.append(np.array([datum.position], np.int64))
                     lengths.append(left)

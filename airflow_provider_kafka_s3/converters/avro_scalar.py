@@ -19,15 +19,25 @@ from airflow_provider_kafka_s3.schemas.nodes import (
 )
 
 __all__ = [
+    "INT_BYTES",
+    "LONG_BYTES",
     "MOST_EMPTY_ITEMS",
     "TIMES_OF_DAY",
     "Check",
     "Datum",
     "InvalidDatumError",
-    "block_count",
+    "block_start",
+    "check_block_end",
     "least_bytes",
     "scalar_check",
 ]
+
+INT_BYTES: Final = 5
+"""The longest int. With zeros behind it more bytes could be the same number, but Avro for Java refuses them, and a file
+that has them ends there for its readers."""
+
+LONG_BYTES: Final = 10
+"""The longest long."""
 
 MOST_EMPTY_ITEMS: Final = 1000
 """Items without bytes (nulls, records without fields) that the arrays of one datum may have together: a count of them
@@ -75,15 +85,15 @@ def scalar_check(node: Node) -> Check:
     return _Compiler(limited=is_recursive(node)).compile(node)
 
 
-def integer(datum: Datum) -> int:
-    """The next long."""
+def integer(datum: Datum, most_bytes: int = LONG_BYTES) -> int:
+    """The next long of not more than ``most_bytes``."""
     data = datum.data
     start = position = datum.position
     byte = data[position]
     value = byte & 0x7F
     while byte & 0x80:
         position += 1
-        if position - start > 9:
+        if position - start == most_bytes:
             raise InvalidDatumError
         byte = data[position]
         value |= (byte & 0x7F) << 7 * (position - start)
@@ -93,18 +103,22 @@ def integer(datum: Datum) -> int:
     return (value >> 1) ^ -(value & 1)
 
 
-def block_count(datum: Datum, least: int) -> int:
-    """Number of items of the next block of an array or map.
+def block_start(datum: Datum, least: int) -> tuple[int, int | None]:
+    """Number of items of the next block of an array or map, and the position of its end, None if it does not give it.
+
+    Readers that skip a field go to that end, whatever the items are.
 
     Args:
         datum: where the block begins.
         least: bytes of the shortest item.
     """
-    count = integer(datum)
+    count, end = integer(datum), None
     if count < 0:
         count = -count
-        if integer(datum) < 0:
+        size = integer(datum)
+        if size < 0:
             raise InvalidDatumError
+        end = datum.position + size
     if least:
         if count * least > len(datum.data) - datum.position:
             raise InvalidDatumError
@@ -112,7 +126,13 @@ def block_count(datum: Datum, least: int) -> int:
         datum.empty_items -= count
         if datum.empty_items < 0:
             raise InvalidDatumError
-    return count
+    return count, end
+
+
+def check_block_end(datum: Datum, end: int | None) -> None:
+    """Raise InvalidDatumError if a block gave another end, see :func:`block_start`."""
+    if end not in (None, datum.position):
+        raise InvalidDatumError
 
 
 def _length(datum: Datum) -> int:
@@ -139,9 +159,9 @@ def _boolean(datum: Datum) -> None:
         raise InvalidDatumError
 
 
-def _between(low: int, high: int) -> Check:
+def _between(low: int, high: int, most_bytes: int = INT_BYTES) -> Check:
     def check(datum: Datum) -> None:
-        if not low <= integer(datum) < high:
+        if not low <= integer(datum, most_bytes) < high:
             raise InvalidDatumError
 
     return check
@@ -181,11 +201,14 @@ def _decimal(precision: int, size: int | None) -> Check:
 
 def _items(parts: list[Check], least: int) -> Check:
     def check(datum: Datum) -> None:
-        while count := block_count(datum, least):
+        count, end = block_start(datum, least)
+        while count:
             if least:
                 for _ in range(count):
                     for part in parts:
                         part(datum)
+            check_block_end(datum, end)
+            count, end = block_start(datum, least)
 
     return check
 
@@ -200,7 +223,7 @@ def _record(fields: list[Check]) -> Check:
 
 def _union(branches: list[Check]) -> Check:
     def check(datum: Datum) -> None:
-        index = integer(datum)
+        index = integer(datum, INT_BYTES)
         if not 0 <= index < len(branches):
             raise InvalidDatumError
         branches[index](datum)
@@ -223,7 +246,7 @@ _PRIMITIVES: Final[dict[str, Check]] = {
     "null": _null,
     "boolean": _boolean,
     "int": _between(-(2**31), 2**31),
-    "long": _between(-(2**63), 2**63),
+    "long": _between(-(2**63), 2**63, LONG_BYTES),
     "float": _fixed(4),
     "double": _fixed(8),
     "bytes": _bytes,
@@ -263,8 +286,8 @@ class _Compiler:
                 return _decimal(precision, None)
             case Fixed(size=size, logical=Decimal(precision=precision)):
                 return _decimal(precision, size)
-            case Primitive(logical=("time-millis" | "time-micros") as logical):
-                return _between(0, TIMES_OF_DAY[logical])
+            case Primitive(name=name, logical=("time-millis" | "time-micros") as logical):
+                return _between(0, TIMES_OF_DAY[logical], INT_BYTES if name == "int" else LONG_BYTES)
             case Primitive(name=name):
                 return _PRIMITIVES[name]
             case Fixed(size=size):
