@@ -53,7 +53,7 @@ from airflow_provider_kafka_s3.exceptions import (
     TransientError,
 )
 from airflow_provider_kafka_s3.extensions.loading import pinned
-from airflow_provider_kafka_s3.layout.keys import data_prefix, is_hidden
+from airflow_provider_kafka_s3.layout.keys import data_prefix, hidden_names
 
 __all__ = ["TopicRun"]
 
@@ -269,13 +269,14 @@ class TopicRun:
             )
 
     def _warn_if_hidden(self) -> None:
-        if is_hidden(self.request.layout, self.topic):
+        for name, remedy in hidden_names(self.request.layout, self.topic).items():
             log.warning(
-                "topic %s: Spark, Hive, Athena and Trino skip names that begin with '_' or '.', so they do not read "
-                "its objects, %s…. Set naming={'topic_prefix': 'topic='}, which 'deviantart' does not have; "
-                "landed objects keep their names",
+                "topic %s: Spark, Hive, Athena, Trino and pyarrow skip names that begin with '_' or '.' (but Spark "
+                "reads folders _name=value), so they do not read its objects, %s. To avoid this, %s; landed objects "
+                "keep their names",
                 self.topic,
-                data_prefix(self.request.layout, self.topic),
+                name,
+                remedy,
             )
 
     def _warn_if_different(self, record: RunRecord) -> None:

@@ -253,20 +253,20 @@ def _removes(rule: Mapping[str, Any]) -> bool:
 
 def _names(access: Access) -> Iterator[Finding]:
     arguments = access.arguments
-    hidden = {}
+    hidden = []
     for pipeline, topic in owned_topics(access.store, topics_dir=access.topics_dir, pipeline=arguments.pipeline):
-        if topic.startswith(("_", ".")) and (not arguments.topic or topic in arguments.topic):
+        if not arguments.topic or topic in arguments.topic:
             layout = latest_layout(access.topic_pipeline(pipeline, topic).log)
-            if layout is not None and keys.is_hidden(layout, topic):
-                hidden[topic] = keys.data_prefix(layout, topic)
-    for topic, prefix in hidden.items():
+            if layout is not None:
+                hidden += [(topic, *found) for found in keys.hidden_names(layout, topic).items()]
+    for topic, name, remedy in hidden:
         yield Finding(
             "names",
             "warning",
-            f"the objects of topic {topic!r}, {prefix}…, have names that begin with '_' or '.': Spark, Hive, Athena "
-            f"and Trino skip such names without an error, and read nothing of the topic",
-            "give the operator naming={'topic_prefix': 'topic='}, which 'deviantart' does not have; landed objects "
-            "keep their names until another pipeline lands them again (docs/changing-layout.md)",
+            f"objects of topic {topic!r}, {name}, have names that begin with '_' or '.': Spark, Hive, Athena, Trino "
+            f"and pyarrow skip such names without an error (but Spark reads folders _name=value)",
+            f"{remedy}; landed objects keep their names until another pipeline lands them again "
+            f"(docs/changing-layout.md)",
         )
     if not hidden:
         yield good("names", "no topic has objects that readers skip")

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from airflow_provider_kafka_s3.config import DeviantArtNaming, KeyNaming, Layout, Naming, SiblingObjects
+from airflow_provider_kafka_s3.config import DeviantArtNaming, KeyNaming, Layout, Naming, SiblingObjects, TimePattern
 from airflow_provider_kafka_s3.config.file_names import parse_file_name_template
 from airflow_provider_kafka_s3.config.naming import DAY_OR_GENERATION, RESERVED_FOLDERS
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
@@ -41,6 +41,7 @@ __all__ = [
     "dead_letters_prefix",
     "encode_part",
     "encoded_partition_parser",
+    "hidden_names",
     "index_key",
     "indexes_prefix",
     "is_hidden",
@@ -87,6 +88,7 @@ TOMBSTONE_FOLDER: Final = "tombstone"
 
 _DEAD_LETTERS_EXTENSION: Final = ".json"
 _GENERATION_FOLDER: Final = "generation-"
+_HIDDEN: Final = ("_", ".")
 _CHUNK_MARKER: Final = "last_chunk_index."
 _DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
@@ -356,11 +358,43 @@ def chunk_marker_partition(topics_dir: str, topic: str, key: str) -> int | None:
 
 
 def is_hidden(layout: Layout, topic: str) -> bool:
-    """Whether the names of a topic's objects begin with ``_`` or ``.``: Spark, Hive, Athena and Trino skip such."""
-    if shares_folder(layout):
-        return topic.startswith(("_", "."))
-    name = data_prefix(layout, topic).removesuffix(layout.naming.directory_delim).rpartition("/")[2]
-    return name.startswith(("_", "."))
+    """Whether readers skip objects of a topic for their names, see :func:`hidden_names`."""
+    return bool(hidden_names(layout, topic))
+
+
+def hidden_names(layout: Layout, topic: str) -> dict[str, str]:
+    """Names in the keys of a topic's objects that begin with ``_`` or ``.``, each with the setting that avoids it.
+
+    Spark, Hive, Athena, Trino and pyarrow skip such folders and files, without an error. Folders ``_name=value`` are
+    read by Spark. The folders of partitioners of other packages are not known.
+    """
+    folder = data_prefix(layout, topic).removesuffix(layout.naming.directory_delim)
+    found = {}
+    if (topic if shares_folder(layout) else folder.rpartition("/")[2]).startswith(_HIDDEN):
+        remedy = "set naming={'topic_prefix': 'topic='}, which 'deviantart' does not have"
+        found[f"{data_prefix(layout, topic)}…"] = remedy
+    for name in layout.field_names:
+        if name.startswith(_HIDDEN):
+            found[f"{folder}/{name}=…"] = (
+                "use a partitioner without this field, or rename it before Kafka: add.fields.prefix and "
+                "add.headers.prefix are those of Debezium's transformation"
+            )
+    for link in layout.partitioners:
+        if isinstance(link, TimePattern):
+            parts = link.path_format.split(layout.naming.directory_delim)
+            found |= {
+                f"{folder}/{part}": "let the folders of path_format begin with other characters"
+                for part in parts
+                if part.lstrip("'").startswith(_HIDDEN)
+            }
+            has_bare = any("=" not in part for part in parts)
+        else:
+            has_bare = shares_folder(layout)
+        if has_bare and layout.on_bad_timestamp.startswith(_HIDDEN):
+            found[f"{folder}/{layout.on_bad_timestamp}/…"] = (
+                "set on_bad_timestamp to a name that begins with another character, or folders name=value"
+            )
+    return found
 
 
 def topic_of_folder(folder: str) -> str:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from airflow_provider_kafka_s3.batch.request import TopicResult
-from airflow_provider_kafka_s3.config import Naming
+from airflow_provider_kafka_s3.config import ByField, JsonLines, Layout, Naming
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import (
@@ -432,6 +432,17 @@ def test_a_topic_that_readers_skip_is_warned_about_once_in_a_run(caplog: pytest.
     assert [info.key for info in bucket.list(f"{TOPICS_DIR}/topic=")] == [
         f"{TOPICS_DIR}/topic=_hidden/parity=0/topic=_hidden+0+0000000002.bin"
     ]
+
+
+def test_folders_of_a_field_that_readers_skip_are_warned_about(caplog: pytest.LogCaptureFixture) -> None:
+    """Debezium's own fields begin with two underscores."""
+    pipeline = Pipeline()
+    pipeline.kafka.append(TOPIC, 0, b'{"__deleted": "false"}', 0)
+    layout = Layout(topics_dir=TOPICS_DIR, format=JsonLines(), partitioner=ByField(names=("__deleted",)))
+    assert pipeline.run("first", layout=layout).status == "ok"
+    (warning,) = [text for text in caplog.messages if "do not read its objects" in text]
+    assert f"{TOPICS_DIR}/{TOPIC}/__deleted=…" in warning
+    assert "add.fields.prefix" in warning
 
 
 def test_a_plan_is_handed_out_before_it_is_executed_and_never_executed_by_the_run_itself() -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_kafka_s3.config import (
+    ByField,
+    Chain,
+    Daily,
     JsonLines,
     Layout,
     Naming,
@@ -155,6 +159,28 @@ def test_readers_skip_no_object_of_a_topic_with_a_prefix(topic: str, prefix: str
     skipped = [part for part in key.split("/") if part.startswith(("_", "."))]
     assert len(skipped) == (2 if prefix == "" and topic[0] in "_." else 0)
     assert keys.is_hidden(layout, topic) == bool(skipped)
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"partitioner": ByField(names=("__deleted",))}, "topics/orders/__deleted=…"),
+        ({"partitioner": Chain(partitioners=(Daily(), ByField(names=("a", "__op"))))}, "topics/orders/__op=…"),
+        ({"partitioner": TimePattern(path_format="'_day'=YYYY", duration_ms=1)}, "topics/orders/'_day'=YYYY"),
+        (
+            {"partitioner": TimePattern(path_format="YYYY", duration_ms=1), "on_bad_timestamp": "__HIVE__"},
+            "topics/orders/__HIVE__/…",
+        ),
+        ({"partitioner": Daily(), "on_bad_timestamp": "__HIVE__"}, None),
+        ({"partitioner": ByField(names=("a.__op", "deleted_"))}, None),
+    ],
+    ids=str,
+)
+def test_folders_that_readers_skip_are_known_with_what_avoids_them(settings: dict[str, Any], name: str | None) -> None:
+    """Of fields, of patterns, and of records without a time; not those of ``name=value`` with such a value."""
+    found = keys.hidden_names(Layout(format=JsonLines(), **settings), "orders")
+    assert list(found) == ([name] if name else [])
+    assert keys.is_hidden(Layout(format=JsonLines(), **settings), "orders") == (name is not None)
 
 
 @given(
