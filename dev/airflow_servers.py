@@ -29,6 +29,8 @@ from dev.waiting import wait_for_start, wait_until
 __all__ = ["AirflowServers", "ApiError"]
 
 _ENDED: Final = ("success", "failed")
+# Seconds. Each answer takes the API server tens of milliseconds, which the tasks that are waited for lack.
+_POLL_INTERVAL: Final = 0.5
 
 _SETTINGS: Final = {
     "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
@@ -121,6 +123,11 @@ class AirflowServers(Startable):
             interval=0.1,
         )
         self._client.headers["Authorization"] = f"Bearer {self._request('GET', '/auth/token')['access_token']}"
+
+    @property
+    def running(self) -> bool:
+        """Whether they were started, and not stopped since."""
+        return bool(self._processes)
 
     def process_id(self, name: str) -> int:
         """Process id of ``"api-server"``, ``"scheduler"`` or ``"dag-processor"``; tasks descend from the scheduler."""
@@ -224,7 +231,7 @@ class AirflowServers(Startable):
                 return True
             return False
 
-        wait_until(parsed, f"DAG {dag_id} to be parsed", timeout=600, interval=0.1)
+        wait_until(parsed, f"DAG {dag_id} to be parsed", timeout=600, interval=_POLL_INTERVAL)
 
     def unpause(self, dag_id: str) -> None:
         """Unpause a DAG when its file has been parsed."""
@@ -253,7 +260,7 @@ class AirflowServers(Startable):
                 lambda: (state := self.run(dag_id, run_id)["state"]) in _ENDED and state,
                 f"run {run_id} of DAG {dag_id} to end",
                 timeout=timeout,
-                interval=0.1,
+                interval=_POLL_INTERVAL,
             )
         )
 
@@ -302,7 +309,9 @@ class AirflowServers(Startable):
             states = {r["logical_date"][:10]: r["state"] for r in runs}
             return states if all(state in _ENDED for state in states.values()) else {}
 
-        states: dict[str, str] = wait_until(ended, f"the backfill of DAG {dag_id}", timeout=timeout, interval=0.1)
+        states: dict[str, str] = wait_until(
+            ended, f"the backfill of DAG {dag_id}", timeout=timeout, interval=_POLL_INTERVAL
+        )
 
         # The scheduler closes it within 30 seconds, and until then no other one can be made for the DAG.
         self._wait_until_closed(dag_id)
@@ -320,7 +329,7 @@ class AirflowServers(Startable):
             lambda: self._close_backfills(dag_id),
             f"the end of the backfill of DAG {dag_id}",
             timeout=120,
-            interval=0.1,
+            interval=_POLL_INTERVAL,
         )
 
     def _close_backfills(self, dag_id: str) -> bool:

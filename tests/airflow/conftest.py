@@ -46,6 +46,7 @@ collect_ignore_glob = ["test_*_3.py" if AIRFLOW_2 else "test_*_2.py"]
 if AIRFLOW_2:
     # They test Spark's side of a task, which is the same with each Airflow, and take minutes.
     collect_ignore_glob += ["test_driver_errors.py", "test_spark_connect_server.py"]
+SERVERS: Final = pytest.StashKey[AirflowServers]()
 SECRET_KEY: Final = "canary/7c1d+aws-secret-key"
 SPARK_SECRET: Final = "canary/1e9b+spark-password"
 
@@ -331,7 +332,10 @@ def second_worker(airflow_home: AirflowHome, tmp_path_factory: pytest.TempPathFa
 
 @pytest.fixture(scope="session")
 def servers(
-    airflow_home: AirflowHome, s3_gate: tuple[str, Gate], tmp_path_factory: pytest.TempPathFactory
+    airflow_home: AirflowHome,
+    s3_gate: tuple[str, Gate],
+    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest,
 ) -> Iterator[AirflowServers]:
     """Airflow's servers with the DAGs of ``server_dags.py``, and the same connections as the other Airflows."""
     dags = tmp_path_factory.mktemp("server-dags")
@@ -352,7 +356,26 @@ def servers(
     )
     home.migrate()
     with AirflowServers(home) as started:
+        request.session.stash[SERVERS] = started
         yield started
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Start Airflow's servers again if earlier tests needed none of them."""
+    started = item.session.stash.get(SERVERS, None)
+    if started and not started.running and _use_servers(item):
+        started.start()
+
+
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Stop Airflow's servers when the next test needs none of them: idle ones take a part of a core."""
+    started = item.session.stash.get(SERVERS, None)
+    if started and not _use_servers(nextitem):
+        started.stop()
+
+
+def _use_servers(item: pytest.Item | None) -> bool:
+    return "servers" in getattr(item, "fixturenames", ())
 
 
 @pytest.fixture(scope="session")

@@ -168,6 +168,6 @@ def wait_for_try(servers: AirflowServers, dag_id: str, run_id: str, number: int)
         lambda: servers.task(dag_id, run_id, "land")["try_number"] == number,
         f"try {number}",
         timeout=600,
-        interval=0.1,
+        interval=0.5,
     )
     servers.wait_for_run(dag_id, run_id)

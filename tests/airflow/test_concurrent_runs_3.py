@@ -46,7 +46,7 @@ def test_a_scheduled_run_a_manual_run_and_a_backfill_land_every_record_once(
         runs = servers.runs(topic)
         return runs if len(runs) >= 4 and all(run["state"] in {"success", "failed"} for run in runs) else []
 
-    runs = wait_until(all_ended, "the four runs", timeout=600, interval=0.1)
+    runs = wait_until(all_ended, "the four runs", timeout=600, interval=0.5)
     assert {run["run_type"] for run in runs} == {"scheduled", "manual", "backfill"}
     assert {run["state"] for run in runs} == {"success"}
     manual = next(run for run in runs if run["dag_run_id"] == by_hand)

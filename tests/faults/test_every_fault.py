@@ -190,8 +190,6 @@ UNANSWERED: Final = (*LOSSES, *ODD_COMPLETES)
 
 SELECTED: Final = (
     *cases("versitygw-http", CONTROL | DATA, "bytes"),
-    *cases("versitygw-http", DATA, "bytes", LARGE),
-    *cases("versitygw-http", DATA, "json"),
     *cases("versitygw-http", DATA, "json", LARGE),
     *cases("versitygw-http", {"Complete": DATA["Complete"]}, "avro", LARGE, only=UNANSWERED),
     *cases("versitygw-http", {"Complete": DATA["Complete"]}, "parquet", LARGE, only=UNANSWERED),
@@ -207,7 +205,7 @@ SELECTED: Final = (
     *cases("versitygw-https", CLIENTS_DIFFER, "json", only=BROKEN_CONNECTIONS),
     *cases("versitygw-https", {"UploadPart": DATA["UploadPart"]}, "json", LARGE, only=BROKEN_CONNECTIONS),
 )
-"""Every request with every fault, and all cases that depend on the server, the connection, the size or the kind."""
+"""Every request with every fault for small and for large objects, and all cases that depend on the server, the connection, the size or the kind."""
 
 ALONE: Final = tuple(kind for kind in KINDS if kind != "together")
 SITES: Final = ("versitygw-http", "versitygw-https", "moto-http", "moto-https")
