@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import threading
+import time
 import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -28,6 +29,9 @@ __all__ = ["arrow_dataset"]
 
 _MOST_SECONDS: Final = 2.0
 """That the end of the interpreter waits for threads of Arrow."""
+
+_LAST_SECONDS: Final = 0.1
+"""That it then leaves to them: a thread that has given its file back still has to return from Python."""
 
 _READ_ONLY: Final = "these are the committed objects of a snapshot: they are only read"
 
@@ -108,18 +112,22 @@ class _OpenFiles:
     def __init__(self) -> None:
         self._ended = threading.Condition()
         self._open = 0
+        self._any = False
         atexit.register(self.wait)
 
     def add(self, file: RemoteFile) -> None:
         """A file that a thread has begun to read."""
         with self._ended:
             self._open += 1
+            self._any = True
         weakref.finalize(file, self._end).atexit = False
 
     def wait(self) -> None:
         """Wait until none is open; not for long, since a query that was not read to its end keeps its files."""
         with self._ended:
             self._ended.wait_for(lambda: not self._open, timeout=_MOST_SECONDS)
+        if self._any:
+            time.sleep(_LAST_SECONDS)
 
     def _end(self) -> None:
         with self._ended:

@@ -205,7 +205,8 @@ SELECTED: Final = (
     *cases("versitygw-https", CLIENTS_DIFFER, "json", only=BROKEN_CONNECTIONS),
     *cases("versitygw-https", {"UploadPart": DATA["UploadPart"]}, "json", LARGE, only=BROKEN_CONNECTIONS),
 )
-"""Every request with every fault for small and for large objects, and all cases that depend on the server, the connection, the size or the kind."""
+"""Every request with every fault for small objects, those of data for large ones too, and what else depends on the
+server, the connection, the size or the kind."""
 
 ALONE: Final = tuple(kind for kind in KINDS if kind != "together")
 SITES: Final = ("versitygw-http", "versitygw-https", "moto-http", "moto-https")
