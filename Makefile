@@ -4,9 +4,8 @@
 # One environment per generation of Airflow. The first is the default; the second is only for tests with Airflow 2.
 VENV := .venv
 VENV_2 := .venv-2.11
-# Both have the oldest Spark that is tested; this one has the newest.
+# Both have the oldest Spark and Python that are tested; this one has the newest.
 VENV_SPARK := .venv-spark-4.2
-PYTHON_OF_SPARK := --python
 BUILD := .build
 UV_VERSION := 0.13.9
 # The last one that runs on Java 17.
@@ -29,14 +28,15 @@ UV_FLAGS := --quiet --system-certs
 RESOLVE = $(UV) pip compile $(UV_FLAGS) --python-version 3.11 --no-annotate --no-header --group dev pyproject.toml
 
 # The tests that depend on the version of Airflow, so run on each: whole DAGs, the installation, and the parts of the
-# package that may import Airflow.
+# package that may import Airflow. Those marked any_airflow do not.
 AIRFLOW_TESTS := tests/airflow tests/packaging \
   $(wildcard $(addprefix tests/unit/,airflow cli operators sensors))
 
-# The marked end-to-end tests run with the newest Spark, too; those of PYTHON_TESTS, some of every layer, with another Python.
+# The marked end-to-end tests run with the newest Spark and Python, too, and so do quick tests of every layer.
 SPARK_TESTS := tests/airflow tests/packaging tests/spark
-PYTHON_TESTS := tests/golden $(wildcard $(addprefix tests/unit/,batch converters documents formats layout operators \
-  reading schemas spark storage submit))
+PYTHON_TESTS := tests/golden $(addprefix tests/unit/,airflow batch/test_crash_points.py cli \
+  extensions kafka_connect operators reading/test_round_trip.py replay schemas sensors storage/test_conformance.py \
+  submit/test_spark_command.py)
 
 # Tests start thousands of processes, each of which would compile Airflow and the package anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -72,14 +72,12 @@ unit: setup-3.3 versitygw ## the tests of tests/unit alone
 # ARGS may select only tests that do not depend on Airflow: then pytest finds none (exit status 5).
 test-2.11: setup-2.11 registry ## the tests that depend on Airflow, with Airflow 2.11
 	@echo "With Airflow 2.11:"
-	@$(VENV_2)/bin/python $(PYTEST) -o testpaths="$(AIRFLOW_TESTS)" $(ARGS)$(if $(ARGS), || [ $$? = 5 ])
+	@$(VENV_2)/bin/python $(PYTEST) -m "not any_airflow" -o testpaths="$(AIRFLOW_TESTS)" $(ARGS)$(if $(ARGS), || [ $$? = 5 ])
 
-test-spark: setup-spark ## the end-to-end tests, with the newest Spark
+test-spark: setup-spark versitygw ## the end-to-end tests and quick ones of every layer, with the newest Spark and Python
 	@echo "With the newest Spark and $$($(VENV_SPARK)/bin/python --version):"
 	@$(VENV_SPARK)/bin/python $(PYTEST) -m newest_spark -o testpaths="$(SPARK_TESTS)" $(ARGS)$(if $(ARGS), || [ $$? = 5 ])
-ifneq ($(PYTHON_OF_SPARK),--python)
 	@$(VENV_SPARK)/bin/python $(PYTEST) -m "not newest_spark" -o testpaths="$(PYTHON_TESTS)" $(ARGS)$(if $(ARGS), || [ $$? = 5 ])
-endif
 
 lint: setup-3.3 ## style, types, and imports between packages
 	@$(VENV)/bin/ruff check --quiet .
@@ -106,8 +104,9 @@ mutants: setup-3.3 ## remove one safety step of the protocol at a time and check
 soak: setup-3.3 versitygw ## MINUTES=10 of records, killed processes and faults, landed as FORMAT (SEED chooses one); then checks that every offset is landed once
 	@$(RUN) -m tests.soak $(if $(SECONDS),--seconds $(SECONDS),$(if $(MINUTES),--minutes $(MINUTES))) $(if $(SEED),--seed $(SEED)) $(if $(FORMAT),--format "$(FORMAT)")
 
-faults: setup-3.3 versitygw ## every request of the protocol x every fault x server x TLS x size x kind of objects, half an hour
-	@EVERY_FAULT=1 $(RUN) $(PYTEST) --dist worksteal tests/faults/test_every_fault.py $(ARGS)
+faults: setup-3.3 versitygw ## every request of the protocol x every fault x server x TLS x size x kind of objects, and every interleaving, half an hour
+	@EVERY_FAULT=1 $(RUN) $(PYTEST) --dist worksteal tests/faults/test_every_fault.py \
+	  tests/unit/batch/test_interleavings.py $(ARGS)
 
 lock: $(UV) ## resolve the dependencies again and write the locks
 	@for version in 3.3 2.11; do \
@@ -163,9 +162,8 @@ $(UV):
 $(INSTALLED): requirements/airflow-3.3.lock
 $(INSTALLED_2): requirements/airflow-2.11.lock
 $(INSTALLED_SPARK): requirements/spark-4.2.lock
-# The version of Python is that of the locks; `make test-spark PYTHON_OF_SPARK=--newest-python` takes another one.
 CHOICE := --python
-$(INSTALLED_SPARK) $(SPARK_WORKERS_NEWEST): CHOICE = $(PYTHON_OF_SPARK)
+$(INSTALLED_SPARK) $(SPARK_WORKERS_NEWEST): CHOICE := --newest-python
 # $(call environment,FOLDER): created again if its Python is another one, or if an upgrade of Python has broken it.
 environment = python="$$(sh dev/check.sh $(CHOICE))"; version='import sys; print(sys.version)'; \
   [ "$$($1/bin/python -c "$$version" 2>/dev/null)" = "$$("$$python" -c "$$version")" ] || \
@@ -189,7 +187,7 @@ $(SPARK_WORKERS): requirements/spark-workers.lock | $(UV)
 	@touch $@
 
 # A driver and its workers have the same minor version of Python.
-$(SPARK_WORKERS_NEWEST): requirements/spark-4.2.lock spark_jobs/requirements.txt | $(UV)
+$(SPARK_WORKERS_NEWEST): requirements/spark-4.2.lock spark_jobs/requirements.txt $(INSTALLED_SPARK) | $(UV)
 	@$(call environment,$(@D))
 	@echo "Installing the Python of the newest Spark's workers into $(@D) ..."
 	@$(UV) pip install $(UV_FLAGS) --python $(@D) --requirements spark_jobs/requirements.txt --constraints $<

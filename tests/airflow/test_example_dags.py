@@ -176,6 +176,7 @@ def test_the_hourly_example_lands_what_is_new_and_then_nothing(
     assert again.java_starts == 0
 
 
+@pytest.mark.any_airflow
 def test_a_day_is_landed_and_later_again_with_another_layout(
     example: Callable[..., DagRun], kafka_broker: KafkaBroker, store: S3Store
 ) -> None:
@@ -218,6 +219,7 @@ def test_an_hour_is_landed_when_every_partition_has_passed_it(
     assert folders(store, "topics/returns/") == {"year=2026/month=01/day=05/hour=09"}
 
 
+@pytest.mark.any_airflow
 def test_records_are_landed_when_there_are_enough_of_them(
     example: Callable[..., DagRun], kafka_broker: KafkaBroker, store: S3Store
 ) -> None:
@@ -230,6 +232,7 @@ def test_records_are_landed_when_there_are_enough_of_them(
     assert check(store, kafka_broker, "events", "events").records == 10_000
 
 
+@pytest.mark.any_airflow
 def test_avro_of_a_registry_is_landed_as_parquet(
     example: Callable[..., DagRun], kafka_broker: KafkaBroker, store: S3Store
 ) -> None:
@@ -253,6 +256,7 @@ def test_avro_of_a_registry_is_landed_as_parquet(
     assert sorted(landed, key=in_order) == sorted(expected, key=in_order)
 
 
+@pytest.mark.any_airflow
 def test_exactly_the_landed_records_are_aggregated_also_by_a_rerun(
     example: Callable[..., DagRun], worker: Worker, kafka_broker: KafkaBroker, store: S3Store
 ) -> None:

@@ -108,11 +108,12 @@ def test_executors_need_nothing_newer_than_the_package_does(declared: dict[str, 
 
 
 def test_only_tested_pythons_are_claimed(project: dict[str, Any]) -> None:
-    """The Python of the locks, which the tests run with."""
-    (tested,) = set(re.findall(r"--python-version (\S+)", (ROOT / "Makefile").read_text()))
+    """The Python of the locks, which all tests run with, to the newest that those of the newest Spark look for."""
+    (oldest,) = set(re.findall(r"--python-version (\S+)", (ROOT / "Makefile").read_text()))
+    (newer,) = re.findall(r"for minor in ([\d ]+);", (ROOT / "dev" / "check.sh").read_text())
     claimed = [name.rpartition(" ")[2] for name in project["classifiers"] if "Programming Language" in name]
-    assert claimed == [tested]
-    assert project["requires-python"] == f">={tested}"
+    assert claimed == [oldest, *(f"3.{minor}" for minor in sorted(map(int, newer.split())))]
+    assert project["requires-python"] == f">={oldest}"
 
 
 def test_metadata_link_to_nothing_that_does_not_exist(project: dict[str, Any]) -> None:

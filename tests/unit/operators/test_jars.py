@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +14,10 @@ from airflow_provider_kafka_s3.submit.jars import CONNECTOR_JARS, missing_jars
 if TYPE_CHECKING:
     from tests.unit.operators.conftest import Bench
 
+SPARK = version("pyspark")
 VERSIONED = (
-    "spark-sql-kafka-0-10_2.13-4.0.0.jar",
-    "spark-token-provider-kafka-0-10_2.13-4.0.0.jar",
+    f"spark-sql-kafka-0-10_2.13-{SPARK}.jar",
+    f"spark-token-provider-kafka-0-10_2.13-{SPARK}.jar",
     "kafka-clients-3.9.0.jar",
     "commons-pool2-2.12.0.jar",
 )
@@ -71,7 +73,7 @@ def test_a_pattern_names_all_four(bench: Bench, folder: Path) -> None:
 @pytest.mark.parametrize(
     "more",
     [
-        {"packages": "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"},
+        {"packages": f"org.apache.spark:spark-sql-kafka-0-10_2.13:{SPARK}"},
         {"conf": {"spark.jars.packages": "g:a:1"}},
         {"conf": {"spark.driver.extraClassPath": "/opt/jars/*"}},
         {"driver_class_path": "/opt/jars/*"},
