@@ -37,7 +37,7 @@ def offsets(run: TaskRun, topic: str) -> dict[str, list[list[int]]]:
     return landed
 
 
-@pytest.mark.newest_spark
+@pytest.mark.any_airflow
 def test_a_topic_is_landed_run_by_run_from_latest_to_a_new_partition(
     worker: Worker,
     store: S3Store,
@@ -153,6 +153,7 @@ def test_what_is_missing_is_named_and_not_retried(
     assert run.java_starts == 0
 
 
+@pytest.mark.any_airflow
 def test_two_runs_that_send_the_same_requests_at_once_land_every_record_once(
     worker: Worker,
     second_worker: Worker,
@@ -233,6 +234,7 @@ def test_a_clock_before_the_end_of_the_interval_is_refused(worker: Worker, make_
     assert "ends in the future" in run.log
 
 
+@pytest.mark.any_airflow
 def test_a_missing_connector_is_terminal_and_names_the_package(
     worker: Worker, make_topic: Callable[..., str], produce: Callable[..., None]
 ) -> None:
@@ -246,6 +248,7 @@ def test_a_missing_connector_is_terminal_and_names_the_package(
     assert re.search(r"ConfigurationError: .*packages='org\.apache\.spark:spark-sql-kafka-0-10_2\.13:4\.", run.log)
 
 
+@pytest.mark.any_airflow
 @pytest.mark.newest_spark
 def test_a_task_without_connector_settings_downloads_the_connector_of_its_spark(
     worker: Worker,

@@ -33,7 +33,7 @@ from tests.protocol.made_history import LongTopic, MadeHistory
 
 MILLION = 1_000_000
 
-LONG = 6_000
+LONG = 4_000
 """Batches of a log that is long beside its indexes, of ten and of a hundred batches."""
 
 SIZES = (10, 100)
@@ -143,7 +143,7 @@ def test_status_after_a_million_batches_takes_the_requests_of_any_status() -> No
     assert (status.batches, process.requests) == (MILLION, 23)
 
 
-@pytest.mark.parametrize("batch", [1, 432_109, MILLION - 3_000, MILLION])
+@pytest.mark.parametrize("batch", [1, 432_109, MILLION])
 def test_a_run_over_an_old_window_of_a_million_batches_takes_tens_of_requests(batch: int) -> None:
     """A dozen pages of the listing of indexes, a dozen indexes by bisection, and the documents of the batch."""
     process = Process(MILLION)
@@ -153,7 +153,7 @@ def test_a_run_over_an_old_window_of_a_million_batches_takes_tens_of_requests(ba
     assert not process.writes
 
 
-@pytest.mark.parametrize("batch", [2, 432_109, MILLION - 3_000])
+@pytest.mark.parametrize("batch", [2, 432_109])
 def test_a_search_after_a_million_batches_that_were_landed_backward_takes_tens_of_requests(batch: int) -> None:
     """As a backfill from the end does: bisection in the other order finds them."""
     process = Process(MILLION, step=-1)
