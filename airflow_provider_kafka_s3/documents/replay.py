@@ -9,7 +9,15 @@ import msgspec
 
 from airflow_provider_kafka_s3.documents.codec import MAX_PARTITION, Document
 
-__all__ = ["ForeignReplayObject", "PinnedObject", "ReplayBegin", "ReplayEnd", "ReplayObject", "ReplayPlan"]
+__all__ = [
+    "ForeignReplayObject",
+    "PinnedObject",
+    "ReplayBegin",
+    "ReplayEnd",
+    "ReplayEpoch",
+    "ReplayObject",
+    "ReplayPlan",
+]
 
 _NONCE: Final = re.compile("[0-9a-f]{8}")
 
@@ -112,9 +120,9 @@ class ReplayPlan(Document, frozen=True, kw_only=True, forbid_unknown_fields=True
         """A name of the replay of a Kafka partition that no other one has."""
         return f"{self.replay}-{self.nonce}-{partition}"
 
-    def document(self, name: str, partition: int) -> str:
-        """The name of a document of a Kafka partition: those of an earlier plan with this id are not its own."""
-        return f"{name}-{self.nonce}-{partition}"
+    def document(self, name: str, number: int) -> str:
+        """The name of a document of a Kafka partition or an epoch: those of an earlier plan of this id have others."""
+        return f"{name}-{self.nonce}-{number}"
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -140,6 +148,18 @@ class ReplayPlan(Document, frozen=True, kw_only=True, forbid_unknown_fields=True
             raise ValueError(f"{self.nonce[:20]!r} is no nonce of eight hex digits")
         if any(not steps or () in steps for steps in self.partitions.values()) or () in self.foreign.values():
             raise ValueError("a partition without objects is not part of a plan")
+
+
+class ReplayEpoch(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A process has begun to send. Of processes at the same time, that of the highest epoch goes on.
+
+    Attributes:
+        replay: its id.
+        epoch: number of the process among those that have sent this replay, from 1.
+    """
+
+    replay: str
+    epoch: int
 
 
 class ReplayBegin(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -15,13 +15,15 @@ from typing import Any, Final
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.documents.codec import decode, encode, write_stamp
-from airflow_provider_kafka_s3.documents.replay import ReplayBegin, ReplayEnd, ReplayPlan
+from airflow_provider_kafka_s3.documents.replay import ReplayBegin, ReplayEnd, ReplayEpoch, ReplayPlan
+from airflow_provider_kafka_s3.exceptions import KafkaUnavailableError, ReplayOvertakenError
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.reading.record import Records
 from airflow_provider_kafka_s3.replay.foreign import ForeignReplaySource
 from airflow_provider_kafka_s3.replay.request import ReplayRequest
 from airflow_provider_kafka_s3.replay.sender import RECORDS_PER_TRANSACTION, send_partition
 from airflow_provider_kafka_s3.replay.source import ReplaySource
+from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage.bucket import open_bucket
 from airflow_provider_kafka_s3.storage.credentials import S3Credentials
 from airflow_provider_kafka_s3.storage.durable import DurableStore
@@ -40,6 +42,8 @@ _OBJECTS: Final = 500_000
 """Objects that are kept, such as the headers of records, before Python looks for cycles."""
 _REPORTED: Final = 100_000
 """Records between two lines of progress."""
+_TRIES: Final = 10
+"""Times that a process begins a partition while processes of earlier epochs fence it: each does so once."""
 
 
 @dataclass(frozen=True)
@@ -134,13 +138,17 @@ def send(
         Number of records that were sent, by this call and earlier ones, per Kafka partition.
 
     Raises:
-        KafkaS3Error: the first error, after all other partitions have ended.
+        ReplayOvertakenError: another process sends the same replay, and has begun after this one.
+        KafkaS3Error: the first other error, after all other partitions have ended.
     """
     watch = watch or Watch()
     bucket = WatchedStore(place.store(), watch)
     done = ended(place.log(bucket), plan)
     rate = Rate(request.records_per_second)
     todo = [partition for partition in plan.numbers if partition not in done]
+    if not todo:
+        return done
+    epoch = _Epoch(place.log(bucket), plan)
     together = rate.most_together(min(len(todo), _THREADS))
 
     def one(partition: int) -> tuple[int, int]:
@@ -159,18 +167,21 @@ def send(
                     on_progress(f"replay {plan.replay}: partition {partition}: {number:,} records read")
                 yield some
 
-        sent = send_partition(
-            config,
-            replay=plan.replay,
-            name=plan.name(partition),
-            partition=partition,
-            topic=plan.target,
-            records=records,
-            has_begun=lambda: store.get(begin_key) is not None,
-            on_begin=lambda: _create(topic_log, begin_key, ReplayBegin(replay=plan.replay, partition=partition)),
-            keeps_partition=request.keeps_partitions,
-            keeps_timestamp="timestamp" not in request.without,
-            records_per_transaction=together,
+        sent = epoch.call(
+            lambda: send_partition(
+                config,
+                replay=plan.replay,
+                name=plan.name(partition),
+                partition=partition,
+                topic=plan.target,
+                records=records,
+                has_begun=lambda: store.get(begin_key) is not None,
+                on_begin=lambda: _create(topic_log, begin_key, ReplayBegin(replay=plan.replay, partition=partition)),
+                keeps_partition=request.keeps_partitions,
+                keeps_timestamp="timestamp" not in request.without,
+                records_per_transaction=together,
+            ),
+            partition,
         )
         _create(topic_log, end_key, ReplayEnd(replay=plan.replay, partition=partition, records=sent))
         on_progress(f"replay {plan.replay}: partition {partition} is complete: {sent:,} records")
@@ -178,11 +189,59 @@ def send(
 
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="replay") as pool:
         futures = [pool.submit(one, partition) for partition in todo]
+    # One that is overtaken is not repeated, whatever else has failed: it would overtake the other one.
+    if overtaken := [e for future in futures if isinstance(e := future.exception(), ReplayOvertakenError)]:
+        raise overtaken[0]
     return done | dict(future.result() for future in futures)
 
 
-def _create(topic_log: TopicLog, key: str, document: ReplayBegin | ReplayEnd) -> None:
-    topic_log.store.create(key, encode(document, write_stamp()))
+def _create(topic_log: TopicLog, key: str, document: ReplayBegin | ReplayEnd | ReplayEpoch) -> bool:
+    """Whether this process has created a document."""
+    body = encode(document, write_stamp())
+    return topic_log.store.create(key, body) == body
+
+
+class _Epoch:
+    """The number of this process among those that have sent a replay. Any number of threads may share it.
+
+    Kafka fences a process partition by partition: of two that begin at the same moment, each may fence the other one in
+    some partitions. The one with the lower epoch ends then, and the other one takes the partition back.
+    """
+
+    def __init__(self, topic_log: TopicLog, plan: ReplayPlan) -> None:
+        self._store, self._plan = topic_log.store, plan
+
+        def key(number: int) -> str:
+            return keys.replay_key(topic_log.prefix, plan.replay, plan.document("epoch", number))
+
+        number = 1
+        while not _create(topic_log, key(number), ReplayEpoch(replay=plan.replay, epoch=number)):
+            number += 1
+        self._next_key = key(number + 1)
+
+    def call(self, send: Callable[[], int], partition: int) -> int:
+        """Send a Kafka partition, again if a process with a lower epoch has taken it.
+
+        Raises:
+            ReplayOvertakenError: another process has a higher epoch.
+            KafkaUnavailableError: it was fenced too often.
+        """
+        about = f"replay {self._plan.replay!r} of partition {partition} to topic {self._plan.target!r}"
+        for attempt in range(1, _TRIES + 1):
+            if self._store.get(self._next_key) is not None:
+                raise ReplayOvertakenError(
+                    f"another process sends {about}: it has begun after this one and has taken over. This one sends "
+                    f"nothing more, and the other one continues where it was"
+                )
+            try:
+                return send()
+            except ReplayOvertakenError:
+                Retrier().pause(attempt)
+        raise KafkaUnavailableError(
+            f"{about} was fenced {_TRIES} times, and no other process has begun after this one: its transactions take "
+            f"longer than transaction.timeout.ms, or an earlier version of this package sends the same replay. What "
+            f"was sent is known: repeat the replay, and it continues"
+        )
 
 
 class Watch:

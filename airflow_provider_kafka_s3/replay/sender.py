@@ -75,7 +75,7 @@ def send_partition(
     topic: str,
     records: Callable[[int], Iterator[Records]],
     has_begun: Callable[[], bool],
-    on_begin: Callable[[], None] = lambda: None,
+    on_begin: Callable[[], object] = lambda: None,
     keeps_partition: bool = True,
     keeps_timestamp: bool = True,
     records_per_transaction: int = RECORDS_PER_TRANSACTION,

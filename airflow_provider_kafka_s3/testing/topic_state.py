@@ -15,13 +15,13 @@ from airflow_provider_kafka_s3.documents.marker import Marker
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
 from airflow_provider_kafka_s3.documents.pinned_schema import decode_pinned_schema
 from airflow_provider_kafka_s3.documents.plan import Plan
-from airflow_provider_kafka_s3.documents.replay import ReplayBegin, ReplayEnd, ReplayPlan
+from airflow_provider_kafka_s3.documents.replay import ReplayBegin, ReplayEnd, ReplayEpoch, ReplayPlan
 from airflow_provider_kafka_s3.documents.run import RunRecord
 
 __all__ = ["TopicState", "accounted_for", "check_documents", "check_indexes", "expected_in_index", "landed_ends"]
 
 _SCHEMA_NAME: Final = re.compile(r"schemas/(\d{1,10})\.json")
-_REPLAY_NAME: Final = re.compile(r"replays/[A-Za-z0-9._-]+/(plan|begin|end)(?:-[0-9a-f]{8}-\d+)?\.json")
+_REPLAY_NAME: Final = re.compile(r"replays/[A-Za-z0-9._-]+/(plan|begin|end|epoch)(?:-[0-9a-f]{8}-\d+)?\.json")
 _INDEX_NAME: Final = re.compile(r"index/(\d{10})-(\d{10})\.json")
 _CONTROL_NAME: Final = re.compile(r"batches/(\d{10})\.(plan|manifest|amend)(?:\.([1-9]\d*))?\.json")
 
@@ -72,7 +72,12 @@ class TopicState:
             index, _ = decode(LogIndex, body, name)
             self.indexes[int(numbers[1]), int(numbers[2])] = index
         elif (replay := _REPLAY_NAME.fullmatch(name)) is not None:
-            kinds: dict[str, type[Document]] = {"plan": ReplayPlan, "begin": ReplayBegin, "end": ReplayEnd}
+            kinds: dict[str, type[Document]] = {
+                "plan": ReplayPlan,
+                "begin": ReplayBegin,
+                "end": ReplayEnd,
+                "epoch": ReplayEpoch,
+            }
             decode(kinds[replay[1]], body, name)
         elif (match := _CONTROL_NAME.fullmatch(name)) is not None and (match[2] == "amend") == (match[3] is not None):
             batch = int(match[1])

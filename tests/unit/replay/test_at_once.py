@@ -1,0 +1,192 @@
+"""Of the processes that send one replay at the same time, the one that began last goes on, and the others end."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Final
+
+import pytest
+
+from airflow_provider_kafka_s3.config import Envelope, JsonLines
+from airflow_provider_kafka_s3.documents.replay import ReplayPlan
+from airflow_provider_kafka_s3.exceptions import KafkaUnavailableError, ReplayOvertakenError
+from airflow_provider_kafka_s3.reading.record import Record, Records
+from airflow_provider_kafka_s3.replay import job
+from airflow_provider_kafka_s3.replay.job import Place
+from airflow_provider_kafka_s3.storage.durable import DurableStore
+from tests.unit.batch.simulated_topic import Topic
+from tests.unit.replay.landed import layout_of, planned, request
+
+PARTITIONS: Final = 3
+RECORDS: Final = 4
+
+
+class Here(Place):
+    """A bucket in memory."""
+
+    bucket_in_memory: DurableStore
+
+    def store(self) -> DurableStore:
+        return self.bucket_in_memory
+
+
+class Cluster:
+    """Partitions of a target: the process that has begun one last may add to it, record by record."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.owners: dict[int, object] = {}
+        self.sent: dict[int, list[Record]] = {}
+        self.on_call: Callable[[int, int, Callable[[], None]], None] = lambda process, partition, begin: begin()
+
+    def send_partition(
+        self,
+        config: Any,
+        *,
+        partition: int,
+        records: Callable[[int], Iterator[Records]],
+        on_begin: Callable[[], None],
+        **settings: Any,
+    ) -> int:
+        """As that of Kafka."""
+        me = object()
+
+        def begin() -> None:
+            with self.lock:
+                self.owners[partition] = me
+
+        self.on_call(config["process"], partition, begin)
+        sent = self.sent.setdefault(partition, [])
+        on_begin()
+        for record in (record for some in records(len(sent)) for record in some):
+            with self.lock:
+                if self.owners[partition] is not me:
+                    raise ReplayOvertakenError("fenced")
+                sent.append(record)
+        return len(sent)
+
+
+class Replay:
+    """A planned replay of a landed topic, and the cluster that it is sent to."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.topic = Topic(layout_of(JsonLines(), content=Envelope()), PARTITIONS)
+        for partition in range(PARTITIONS):
+            self.topic.append(*(b"%d" % n for n in range(RECORDS)), partition=partition)
+        self.topic.land()
+        self.plan: ReplayPlan = planned(self.topic)
+        self.cluster = Cluster()
+        monkeypatch.setattr(job, "send_partition", self.cluster.send_partition)
+        self.place = Here(bucket="memory", topics_dir="lake", pipeline="orders-to-lake", topic="orders")
+        object.__setattr__(self.place, "bucket_in_memory", self.topic.pipeline.log.store)
+
+    def send(self, process: int) -> dict[int, int]:
+        """By a process with a number."""
+        return job.send(self.place, {"process": process}, request(), self.plan)
+
+    def require_all_sent_once(self) -> None:
+        """In order."""
+        for partition in range(PARTITIONS):
+            assert [one.value for one in self.cluster.sent[partition]] == [b"%d" % n for n in range(RECORDS)]
+
+
+@pytest.fixture
+def replay(monkeypatch: pytest.MonkeyPatch) -> Replay:
+    """Nothing of it is sent."""
+    return Replay(monkeypatch)
+
+
+def outcome(done: Future[dict[int, int]]) -> dict[int, int] | BaseException:
+    """The result, or the error."""
+    return done.exception(60) or done.result()
+
+
+@pytest.mark.parametrize("processes", [2, 3, 6])
+def test_of_processes_that_fence_one_another_the_last_one_goes_on(replay: Replay, processes: int) -> None:
+    """Each has begun all partitions before any has sent a record, and no one was the last one for all of them."""
+    called, all_called = threading.Semaphore(0), threading.Barrier(processes * PARTITIONS)
+    seen: set[tuple[int, int]] = set()
+
+    def begin_in_turn(process: int, partition: int, begin: Callable[[], None]) -> None:
+        if (process, partition) in seen:
+            begin()
+            return
+        seen.add((process, partition))
+        called.release()
+        all_called.wait(30)
+        if partition % processes != process:
+            begin()
+        all_called.wait(30)
+        if partition % processes == process:
+            begin()
+        all_called.wait(30)
+
+    replay.cluster.on_call = begin_in_turn
+    with ThreadPoolExecutor(processes) as pool:
+        futures = []
+        for process in range(processes):
+            futures.append(pool.submit(replay.send, process))
+            for _ in range(PARTITIONS):
+                assert called.acquire(timeout=30)
+        *overtaken, last = map(outcome, futures)
+    complete = dict.fromkeys(range(PARTITIONS), RECORDS)
+    assert last == complete
+    # One that looks when the last one has sent all finds nothing left to send.
+    assert all(one == complete or isinstance(one, ReplayOvertakenError) for one in overtaken), overtaken
+    replay.require_all_sent_once()
+
+
+def test_a_process_that_kafka_itself_fences_is_repeated(replay: Replay, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No other one has begun: the error names what Kafka may have ended, and is no end of the replay."""
+    monkeypatch.setattr(job, "_TRIES", 2)
+    calls: list[int] = []
+
+    def fail(process: int, partition: int, begin: Callable[[], None]) -> None:
+        calls.append(partition)
+        raise ReplayOvertakenError("fenced")
+
+    replay.cluster.on_call = fail
+    with pytest.raises(KafkaUnavailableError, match=r"was fenced 2 times.*transaction\.timeout\.ms"):
+        replay.send(0)
+    assert sorted(calls) == sorted([*range(PARTITIONS)] * 2)
+    replay.cluster.on_call = lambda process, partition, begin: begin()
+    assert replay.send(1) == dict.fromkeys(range(PARTITIONS), RECORDS)
+    replay.require_all_sent_once()
+
+
+def test_a_process_that_is_overtaken_is_not_repeated_whatever_else_fails(replay: Replay) -> None:
+    """It would overtake the other one, which goes on."""
+
+    def fail(process: int, partition: int, begin: Callable[[], None]) -> None:
+        if process == 1:
+            begin()
+        elif partition == 0:
+            raise KafkaUnavailableError("no response")
+        elif partition == 1:
+            assert replay.send(1) == dict.fromkeys(range(PARTITIONS), RECORDS)
+            raise ReplayOvertakenError("fenced")
+
+    replay.cluster.on_call = fail
+    with pytest.raises(ReplayOvertakenError, match=r"replay 'r' of partition \d to topic 'again': it has begun after"):
+        replay.send(0)
+    replay.require_all_sent_once()
+
+
+def test_a_process_that_is_overtaken_begins_no_other_partition(replay: Replay, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So it does not take it from the one that goes on."""
+    monkeypatch.setattr(job, "_THREADS", 1)
+    calls: list[tuple[int, int]] = []
+
+    def overtake(process: int, partition: int, begin: Callable[[], None]) -> None:
+        calls.append((process, partition))
+        begin()
+        if process == 0:
+            replay.send(1)
+
+    replay.cluster.on_call = overtake
+    with pytest.raises(ReplayOvertakenError):
+        replay.send(0)
+    assert calls == [(0, 0), *((1, partition) for partition in range(PARTITIONS))]
+    replay.require_all_sent_once()
