@@ -419,6 +419,17 @@ class TopicLog:
         stored = self.store.create(key, encode(record, write_stamp(attempt), where))
         return self._of_run(decode(RunRecord, stored, where)[0], record.run)
 
+    # -- replays ------------------------------------------------------------------------------------------------------
+
+    def replay_url(self, replay: str, name: str) -> str:
+        """URL of a document of a replay."""
+        return self.store.url(keys.replay_key(self.prefix, replay, name))
+
+    def read_replay(self, kind: type[D], replay: str, name: str) -> D | None:
+        """A document of a replay into Kafka, or None."""
+        fetched = self._fetch(kind, keys.replay_key(self.prefix, replay, name))
+        return None if fetched is None else fetched[0]
+
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def _read(self, kind: type[D], key: str, check: Callable[[D], None] | None = None) -> tuple[D, str] | None:

@@ -46,14 +46,20 @@ class CommittedObjects:
         return None if self.is_dead_letters(entry) else keys.sibling_of_key(self.layout, entry.key)
 
     def entry(self, key: str) -> ObjectEntry:
-        """An object by its key."""
+        """An object by its key, which is in the manifest."""
         return self._entries[key]
+
+    def find(self, key: str) -> ObjectEntry | None:
+        """An object that records are read from by its key; None: it is not in the manifest."""
+        found = self._entries.get(key)
+        return found if found is not None and self.is_of_records(found) else None
 
     def of_records(self) -> list[ObjectEntry]:
         """The objects that records are read from: of values, of dead letters, and the first of null values."""
-        return [entry for entry in self._entries.values() if self._is_of_records(entry)]
+        return [entry for entry in self._entries.values() if self.is_of_records(entry)]
 
-    def _is_of_records(self, entry: ObjectEntry) -> bool:
+    def is_of_records(self, entry: ObjectEntry) -> bool:
+        """Whether an object is one of :meth:`of_records`."""
         sibling = self.sibling(entry)
         if sibling is None:
             return True

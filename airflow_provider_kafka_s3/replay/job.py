@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
-from airflow_provider_kafka_s3.documents.codec import decode, encode, write_stamp
+from airflow_provider_kafka_s3.documents.codec import corrupt, encode, write_stamp
 from airflow_provider_kafka_s3.documents.replay import ReplayBegin, ReplayEnd, ReplayEpoch, ReplayPlan
-from airflow_provider_kafka_s3.exceptions import KafkaUnavailableError, ReplayOvertakenError
+from airflow_provider_kafka_s3.exceptions import CorruptControlError, KafkaUnavailableError, ReplayOvertakenError
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.reading.record import Records
 from airflow_provider_kafka_s3.replay.foreign import ForeignReplaySource
@@ -106,12 +106,26 @@ def collect_seldom() -> None:
 
 def ended(topic_log: TopicLog, plan: ReplayPlan) -> dict[int, int]:
     """Records sent per partition, of those that are complete."""
-    found = {}
+    found, planned = {}, plan.records
     for partition in plan.numbers:
-        key = keys.replay_key(topic_log.prefix, plan.replay, plan.document("end", partition))
-        if (stored := topic_log.store.get(key)) is not None:
-            end, _ = decode(ReplayEnd, stored.body, topic_log.store.url(key))
-            found[partition] = end.records
+        name = plan.document("end", partition)
+        try:
+            end = topic_log.read_replay(ReplayEnd, plan.replay, name)
+            if end is None:
+                continue
+            if (end.replay, end.partition) != (plan.replay, partition):
+                raise corrupt(
+                    topic_log.replay_url(plan.replay, name), f"it is of partition {end.partition} of {end.replay!r}"
+                )
+            most = planned[partition]
+            if end.records < 0 or (most is not None and end.records > most):
+                raise corrupt(
+                    topic_log.replay_url(plan.replay, name), f"it has {end.records} records, and the plan {most}"
+                )
+        except CorruptControlError as e:
+            e.add_note("or delete this document and repeat the replay: Kafka has how far it came, too")
+            raise
+        found[partition] = end.records
     return found
 
 

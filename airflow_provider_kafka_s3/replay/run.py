@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
-from airflow_provider_kafka_s3.documents.codec import decode, encode, write_stamp
+from airflow_provider_kafka_s3.documents.codec import corrupt, decode, encode, write_stamp
 from airflow_provider_kafka_s3.documents.replay import ReplayPlan
-from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, CorruptControlError
 from airflow_provider_kafka_s3.kafka.offsets import TopicInfo
 from airflow_provider_kafka_s3.kafka.source import KafkaSource
 from airflow_provider_kafka_s3.layout import keys
@@ -159,17 +159,26 @@ def _open_at_the_end(config: Mapping[str, Any], target: TopicInfo, seconds: floa
 
 
 def _planned(topic_log: TopicLog, request: ReplayRequest, target: TopicInfo, *, dry_run: bool) -> ReplayPlan:
-    key = keys.replay_key(topic_log.prefix, request.replay, "plan")
-    stored = topic_log.store.get(key)
-    if stored is None:
-        choose = plan_replay if request.written_by is None else plan_foreign_replay
-        plan = choose(topic_log, request, target)
-        if dry_run:
-            return plan
-        body = topic_log.store.create(key, encode(plan, write_stamp()))
-    else:
-        body = stored.body
-    plan, _ = decode(ReplayPlan, body, topic_log.store.url(key))
+    where = topic_log.replay_url(request.replay, "plan")
+    try:
+        plan = topic_log.read_replay(ReplayPlan, request.replay, "plan")
+        if plan is None:
+            choose = plan_replay if request.written_by is None else plan_foreign_replay
+            plan = choose(topic_log, request, target)
+            if dry_run:
+                return plan
+            key = keys.replay_key(topic_log.prefix, request.replay, "plan")
+            plan, _ = decode(ReplayPlan, topic_log.store.create(key, encode(plan, write_stamp(), where)), where)
+        if plan.replay != request.replay:
+            raise corrupt(where, f"it is of replay {plan.replay!r}")
+        if not (plan.partitions if request.written_by is None else plan.foreign):
+            raise corrupt(where, "it has no objects that such a replay sends")
+    except CorruptControlError as e:
+        e.add_note(
+            f"or compare the target with the source, and send what is missing with another id: what replay "
+            f"{request.replay!r} sends is in this document alone"
+        )
+        raise
     wanted = {**request.settings, "target": request.target, "topic": topic_log.topic}
     found = {**plan.settings, "target": plan.target, "topic": plan.topic}
     differing = [name for name in wanted if wanted[name] != found.get(name)]
@@ -178,6 +187,6 @@ def _planned(topic_log: TopicLog, request: ReplayRequest, target: TopicInfo, *, 
     if differing:
         raise ConfigurationError(
             f"replay {request.replay!r} was planned before with other settings: {', '.join(differing)}. Nothing was "
-            f"sent. Use the same ones to continue it, or another id: {topic_log.store.url(key)}"
+            f"sent. Use the same ones to continue it, or another id: {where}"
         )
     return plan

@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.documents.codec import corrupt
+from airflow_provider_kafka_s3.documents.manifest import ObjectEntry, SlicePart
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.documents.replay import ReplayObject, ReplayPlan
-from airflow_provider_kafka_s3.exceptions import ControlError, DataLossError
+from airflow_provider_kafka_s3.exceptions import CorruptControlError, DataLossError
 from airflow_provider_kafka_s3.messages import count
 from airflow_provider_kafka_s3.reading.committed_objects import CommittedObjects
 from airflow_provider_kafka_s3.reading.record import Record, Records
@@ -104,6 +106,8 @@ class ReplaySource:
         for batch in batches - self._committed.keys():
             plan, decision = self._log.require_plan(batch)[0], self._log.require_decision(batch)[0]
             self._log.forget(batch)
+            if plan.layout is None:
+                raise self._changed(f"it has objects of batch {batch}, which is a reset")
             self._committed[batch] = CommittedObjects(self._log, plan, decision)
 
     def _selected(self, one: ReplayObject, partition: int, size: int) -> Iterator[Records]:
@@ -117,7 +121,7 @@ class ReplaySource:
 
     def _object(self, one: ReplayObject, partition: int, size: int) -> Iterator[Records]:
         objects = self._committed[one.batch]
-        entry = objects.entry(one.key)
+        entry = self._entry(objects, one, partition)
         # Of a merged object one slice is sent, or several, each in its place.
         first = sum(part.records for part in itertools.takewhile(lambda part: part.id != one.slice, entry.by_slice))
         at = given = 0
@@ -129,13 +133,20 @@ class ReplaySource:
                 yield some
         except DataLossError as e:
             raise _LostSinceError(one, given) from e
-        if given != one.records:
-            raise ControlError(
-                f"replay {self._plan.replay!r} of topic {self._plan.topic!r}, partition {partition}: "
-                f"{self._log.store.url(one.key)} has {given:,} records with offsets from {one.low} to {one.high}, and "
-                f"the plan of the replay {one.records:,}. Nothing behind them was sent. One of the documents was "
-                f"changed: restore it (bucket versioning)"
+
+    def _entry(self, objects: CommittedObjects, one: ReplayObject, partition: int) -> ObjectEntry:
+        """The object in the manifest of its batch, which has the records that the plan of the replay has."""
+        entry = objects.find(one.key)
+        planned = SlicePart(id=one.slice, records=one.records, min_offset=one.low, max_offset=one.high)
+        if entry is None or planned not in entry.by_slice or objects.plan.slices[one.slice].partition != partition:
+            raise self._changed(
+                f"it has {count(one.records, 'record')} of partition {partition} with offsets from {one.low} to "
+                f"{one.high} in {one.key!r}, which the manifest of batch {one.batch} has not"
             )
+        return entry
+
+    def _changed(self, why: str) -> CorruptControlError:
+        return corrupt(self._log.replay_url(self._plan.replay, "plan"), f"{why}. Nothing behind them was sent")
 
     def _selects(self, record: Record) -> bool:
         if self._request.key is not None and record.key != self._request.key:

@@ -3,93 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Final
 
 import pytest
 
-from airflow_provider_kafka_s3.config import Envelope, JsonLines
-from airflow_provider_kafka_s3.documents.replay import ReplayPlan
 from airflow_provider_kafka_s3.exceptions import KafkaUnavailableError, ReplayOvertakenError
-from airflow_provider_kafka_s3.reading.record import Record, Records
 from airflow_provider_kafka_s3.replay import job
-from airflow_provider_kafka_s3.replay.job import Place
-from airflow_provider_kafka_s3.storage.durable import DurableStore
-from tests.unit.batch.simulated_topic import Topic
-from tests.unit.replay.landed import layout_of, planned, request
-
-PARTITIONS: Final = 3
-RECORDS: Final = 4
-
-
-class Here(Place):
-    """A bucket in memory."""
-
-    bucket_in_memory: DurableStore
-
-    def store(self) -> DurableStore:
-        return self.bucket_in_memory
-
-
-class Cluster:
-    """Partitions of a target: the process that has begun one last may add to it, record by record."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.owners: dict[int, object] = {}
-        self.sent: dict[int, list[Record]] = {}
-        self.on_call: Callable[[int, int, Callable[[], None]], None] = lambda process, partition, begin: begin()
-
-    def send_partition(
-        self,
-        config: Any,
-        *,
-        partition: int,
-        records: Callable[[int], Iterator[Records]],
-        on_begin: Callable[[], None],
-        **settings: Any,
-    ) -> int:
-        """As that of Kafka."""
-        me = object()
-
-        def begin() -> None:
-            with self.lock:
-                self.owners[partition] = me
-
-        self.on_call(config["process"], partition, begin)
-        sent = self.sent.setdefault(partition, [])
-        on_begin()
-        for record in (record for some in records(len(sent)) for record in some):
-            with self.lock:
-                if self.owners[partition] is not me:
-                    raise ReplayOvertakenError("fenced")
-                sent.append(record)
-        return len(sent)
-
-
-class Replay:
-    """A planned replay of a landed topic, and the cluster that it is sent to."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.topic = Topic(layout_of(JsonLines(), content=Envelope()), PARTITIONS)
-        for partition in range(PARTITIONS):
-            self.topic.append(*(b"%d" % n for n in range(RECORDS)), partition=partition)
-        self.topic.land()
-        self.plan: ReplayPlan = planned(self.topic)
-        self.cluster = Cluster()
-        monkeypatch.setattr(job, "send_partition", self.cluster.send_partition)
-        self.place = Here(bucket="memory", topics_dir="lake", pipeline="orders-to-lake", topic="orders")
-        object.__setattr__(self.place, "bucket_in_memory", self.topic.pipeline.log.store)
-
-    def send(self, process: int) -> dict[int, int]:
-        """By a process with a number."""
-        return job.send(self.place, {"process": process}, request(), self.plan)
-
-    def require_all_sent_once(self) -> None:
-        """In order."""
-        for partition in range(PARTITIONS):
-            assert [one.value for one in self.cluster.sent[partition]] == [b"%d" % n for n in range(RECORDS)]
+from tests.unit.replay.cluster import PARTITIONS, RECORDS, Replay
 
 
 @pytest.fixture
