@@ -6,7 +6,9 @@ lists are ever completed. An upload id works once, so a late process can neither
 
 from __future__ import annotations
 
+import functools
 import logging
+import operator
 from collections.abc import Sequence
 from typing import Final, Literal
 
@@ -30,6 +32,7 @@ from airflow_provider_kafka_s3.exceptions import (
     message_of,
     raise_first,
 )
+from airflow_provider_kafka_s3.layout.hidden_fields import HiddenFields
 from airflow_provider_kafka_s3.parallel import Parallel, in_threads
 from airflow_provider_kafka_s3.registry.schemas import SchemaSource
 
@@ -72,6 +75,7 @@ class Committer:
         self.store = topic_log.store
         self.schemas = schemas
         self.parallel = parallel
+        self._warned: set[str] = set()
         self.objects = BatchObjects(topic_log, source, build, parallel=parallel, on_tag_error=on_tag_error)
 
     # -- decide -------------------------------------------------------------------------------------------------------
@@ -109,7 +113,16 @@ class Committer:
         self.objects.abort([o for o in manifest.objects if o.upload_id not in listed])
         if decision.run == run and (warning := early_ends(plan, decision)) is not None:
             log.warning("%s", warning)
+        self._warn_of_hidden_fields(rows)
         return decision
+
+    def _warn_of_hidden_fields(self, rows: Sequence[SliceRows]) -> None:
+        """Warn once of the same fields, which most batches have."""
+        hidden = functools.reduce(operator.or_, (one.hidden for one in rows), HiddenFields())
+        for what, remedy in hidden.findings().items():
+            if what not in self._warned:
+                self._warned.add(what)
+                log.warning("topic %s: %s. To avoid this, %s", self.log.topic, what, remedy)
 
     def _commit(self, plan: Plan, rows: Sequence[SliceRows], run: str) -> Manifest:
         plan_sha256 = self.log.require_plan(plan.batch)[1]

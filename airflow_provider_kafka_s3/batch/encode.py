@@ -39,6 +39,7 @@ from airflow_provider_kafka_s3.formats.block_gzip import BlockGzipWriter
 from airflow_provider_kafka_s3.formats.parts import MAIN, PreparedParts
 from airflow_provider_kafka_s3.formats.port import Buffer, ObjectWriter, Payload, Rejected, record_error
 from airflow_provider_kafka_s3.formats.registry import make_formats
+from airflow_provider_kafka_s3.layout.hidden_fields import HiddenFields, folder_names, hidden_fields
 from airflow_provider_kafka_s3.layout.keys import INDEX, dead_letters_key, sibling_key, validate_key
 from airflow_provider_kafka_s3.layout.listed import ListedObjects, ListedRanges
 from airflow_provider_kafka_s3.layout.split import Append, DataObject, Event, LeaveOut, Splitter
@@ -147,13 +148,15 @@ def write_slices(
         opened.append((stats, nonce, sink))
         return stats
 
-    results = encode_slices(plan, slices, read, begin, schemas=schemas, max_dead_letters=max_dead_letters)
+    results, hidden = encode_slices(plan, slices, read, begin, schemas=schemas, max_dead_letters=max_dead_letters)
     opened.sort(key=lambda item: (item[0].parts[0].id, item[0].parts[0].min_offset))
     objects: dict[int, list[ObjectEntry]] = {}
     for item in opened:
         entry = _entry(*item)
         objects.setdefault(entry.slices[0], []).append(entry)
-    return tuple(SliceRows(result=result, objects=tuple(objects.get(result.id, ()))) for result in results)
+    return tuple(
+        SliceRows(result=result, objects=tuple(objects.get(result.id, ())), hidden=hidden) for result in results
+    )
 
 
 def too_many_objects(plan: Plan, count: str) -> ConfigurationError:
@@ -197,7 +200,7 @@ def encode_slices(
     schemas: SchemaSource | None,
     max_dead_letters: DeadLetterLimit | None = None,
     listed: Sequence[ListedRanges] | None = None,
-) -> list[SliceResult]:
+) -> tuple[list[SliceResult], HiddenFields]:
     """Encode the objects of some slices.
 
     Args:
@@ -211,7 +214,7 @@ def encode_slices(
             ranges, and no other object is complete. None: the layout's rules make the objects of all records.
 
     Returns:
-        The result of each slice.
+        The result of each slice, and the fields of their values that engines do not show.
 
     Raises:
         KafkaS3Error: see :func:`write_slices`.
@@ -225,7 +228,7 @@ def encode_slices(
     encoding = _Encoding(plan, layout, splitter, begin, schemas)
     results = [encoding.add(s, read(s), max_dead_letters) for s in slices]
     encoding.finish()
-    return results
+    return results, hidden_fields(layout, encoding.folders, encoding.field_paths)
 
 
 @dataclass(frozen=True)
@@ -270,7 +273,12 @@ class _OpenPart:
 
 
 class _Encoding:
-    """The objects of some slices, one slice after another."""
+    """The objects of some slices, one slice after another.
+
+    Attributes:
+        folders: names of the folders ``name=value`` of the objects.
+        field_paths: of the values.
+    """
 
     def __init__(
         self,
@@ -288,6 +296,8 @@ class _Encoding:
             layout, topic=plan.topic, partition=lambda: self._splitter.partition, schemas=schemas
         )
         self._open: dict[str, list[_OpenPart]] = {}
+        self.folders: set[str] = set()
+        self.field_paths: set[str] = set()
 
     def add(
         self, slice_: Slice, batches: Iterable[pa.RecordBatch], max_dead_letters: DeadLetterLimit | None
@@ -302,6 +312,7 @@ class _Encoding:
             checked = _in_parts(checked)
         for batch in checked:
             prepared = self._formats.prepare(batch)
+            self.field_paths.update(prepared.field_paths)
             if prepared.rejected and layout.errors == "fail":
                 raise record_error(batch, prepared.rejected[0], topic=topic, partition=partition)
             records += prepared.records.num_rows
@@ -336,6 +347,7 @@ class _Encoding:
                 self._close(key)
                 continue
             if key not in self._open:
+                self.folders |= folder_names(key)
                 self._open[key] = [*self._open_parts(event.object)]
             rows = event.rows
             times = timestamps[rows if isinstance(rows, slice) else rows.indices]

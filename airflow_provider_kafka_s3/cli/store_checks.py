@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider_kafka_s3.batch.log import prove_conditions
 from airflow_provider_kafka_s3.cli.findings import Finding, Level, good, guarded
+from airflow_provider_kafka_s3.config import AvroContainer, Parquet
 from airflow_provider_kafka_s3.documents.codec import canonical
 from airflow_provider_kafka_s3.exceptions import KafkaS3Error, PreconditionFailed
 from airflow_provider_kafka_s3.inspect.status import owned_topics
 from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.layout.hidden_fields import folder_names, hidden_fields
 from airflow_provider_kafka_s3.storage.s3_errors import translate
 
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["check_store", "clock_finding", "latest_layout", "lifecycle_findings"]
 
 _LEAST_DAYS: Final = 7
+_LOOKED_INTO: Final = 16
+"""Objects of the newest batch whose columns are looked at."""
 _SKEW_WARNING: Final = 60.0
 _SKEW_ERROR: Final = 900.0
 """Seconds; S3 refuses requests of a clock that differs by more."""
@@ -253,23 +257,53 @@ def _removes(rule: Mapping[str, Any]) -> bool:
 
 def _names(access: Access) -> Iterator[Finding]:
     arguments = access.arguments
-    hidden = []
+    hidden: list[tuple[str, str]] = []
     for pipeline, topic in owned_topics(access.store, topics_dir=access.topics_dir, pipeline=arguments.pipeline):
         if not arguments.topic or topic in arguments.topic:
-            layout = latest_layout(access.topic_pipeline(pipeline, topic).log)
-            if layout is not None:
-                hidden += [(topic, *found) for found in keys.hidden_names(layout, topic).items()]
-    for topic, name, remedy in hidden:
+            hidden += _hidden_of(access.topic_pipeline(pipeline, topic).log)
+    for what, remedy in hidden:
         yield Finding(
             "names",
             "warning",
-            f"objects of topic {topic!r}, {name}, have names that begin with '_' or '.': Spark, Hive, Athena, Trino "
-            f"and pyarrow skip such names without an error (but Spark reads folders _name=value)",
+            what,
             f"{remedy}; landed objects keep their names until another pipeline lands them again "
             f"(docs/changing-layout.md)",
         )
     if not hidden:
-        yield good("names", "no topic has objects that readers skip")
+        yield good("names", "no topic has objects or columns that readers do not show")
+
+
+def _hidden_of(topic_log: TopicLog) -> Iterator[tuple[str, str]]:
+    """What readers do not show of a topic, each with what avoids it."""
+    topic, layout = topic_log.topic, latest_layout(topic_log)
+    if layout is None:
+        return
+    for name, remedy in keys.hidden_names(layout, topic).items():
+        what = (
+            f"objects of topic {topic!r}, {name}, have names that begin with '_' or '.': Spark, Hive, Athena, Trino "
+            f"and pyarrow skip such names without an error (but Spark reads folders _name=value)"
+        )
+        yield what, remedy
+    for what, remedy in _hidden_columns(topic_log).items():
+        yield f"topic {topic!r}: {what}", remedy
+
+
+def _hidden_columns(topic_log: TopicLog) -> Mapping[str, str]:
+    """The same for columns of Parquet and Avro in the newest batch that has objects."""
+    from airflow_provider_kafka_s3.reading.object_schemas import field_names
+    from airflow_provider_kafka_s3.reading.snapshot_objects import snapshot_objects
+
+    for batch in range(topic_log.view().next - 1, 0, -1):
+        decision = topic_log.read_manifest(batch)
+        if decision is None or not decision.objects:
+            continue
+        plan = topic_log.require_plan(batch)[0]
+        some = snapshot_objects(topic_log, plan, decision, topic_log.amended_keys(batch)[0])[:_LOOKED_INTO]
+        if not some or not isinstance(some[0].layout.format, Parquet | AvroContainer):
+            break
+        folders = {name for one in some for name in folder_names(one.key)}
+        return hidden_fields(some[0].layout, folders, field_names(topic_log.store, some)).findings()
+    return {}
 
 
 def latest_layout(topic_log: TopicLog) -> Layout | None:

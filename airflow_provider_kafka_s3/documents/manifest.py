@@ -13,6 +13,7 @@ import msgspec
 from airflow_provider_kafka_s3.config import MAX_PARTS
 from airflow_provider_kafka_s3.documents.codec import Document
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice
+from airflow_provider_kafka_s3.layout.hidden_fields import HiddenFields
 from airflow_provider_kafka_s3.layout.keys import (
     INDEX,
     data_key_parser,
@@ -159,10 +160,16 @@ class SliceRows(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """The result of one attempt at a slice, returned to the driver: what was read, and the uploads of its objects.
 
     An object of several slices is one of the first of them.
+
+    Attributes:
+        result: what was read.
+        objects: the uploads.
+        hidden: fields of the values that engines do not show.
     """
 
     result: SliceResult
     objects: tuple[ObjectEntry, ...]
+    hidden: HiddenFields = HiddenFields()
 
 
 class Manifest(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):

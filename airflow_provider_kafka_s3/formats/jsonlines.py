@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from airflow_provider_kafka_s3 import config
 from airflow_provider_kafka_s3.arrays import Array, binary_array, join
+from airflow_provider_kafka_s3.config import KIB
 from airflow_provider_kafka_s3.converters.field_values import DocumentFields
 from airflow_provider_kafka_s3.converters.json_grammar import GRAMMAR, are_lines
 from airflow_provider_kafka_s3.converters.port import Invalid, TypedGroup, TypedValues, ValueSchema
@@ -40,6 +41,8 @@ _SET_ASIDE: Final = (
     "producer helps later records only"
 )
 _AS_BYTES: Final = "use the converter 'bytes', or errors='dead_letter' to set such records aside"
+_LOOKED_INTO: Final = 64 * KIB
+"""Bytes of a document in which names are looked up."""
 _TOKENS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[^"\s]+')
 
 
@@ -75,6 +78,7 @@ class JsonLinesFormat:
             why = f"the {self._part} is not a JSON document"
             invalid = [(row, f"{why} ({reason})", _SET_ASIDE) for row, reason in bad]
             prepared = kept.prepared(join(documents, _NEWLINE), invalid)
+        prepared = replace(prepared, field_paths=_names_in_first(prepared.records.column(self._part)))
         if not self._field_names:
             return prepared
         if fields is None:
@@ -84,6 +88,17 @@ class JsonLinesFormat:
     def open(self, key: str, schema: int | None) -> ObjectWriter:  # noqa: ARG002 - the interface has them
         """Begin an object."""
         return FrameWriter(self._compression)
+
+
+def _names_in_first(documents: Array) -> Sequence[str]:
+    """The names of the fields of the first document, unless it is large."""
+    if not len(documents) or len(document := documents[0].as_buffer()) > _LOOKED_INTO:
+        return ()
+    try:
+        found = msgspec.json.decode(document)
+    except msgspec.DecodeError:  # half a surrogate pair
+        return ()
+    return [*found] if isinstance(found, dict) else ()
 
 
 class JsonDocumentConverter:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, cast
 
@@ -73,6 +73,7 @@ class PreparedParts:
         tombstones: whether each record is only in the objects beside the main one; None: no record is.
         fields: of the values, for partitioners; parallel to ``records``, and any value for a tombstone.
         versions: what ``schemas`` are the indices of, see :class:`~airflow_provider_kafka_s3.formats.port.Prepared`.
+        field_paths: of the values of the main object, see the same.
     """
 
     records: pa.RecordBatch
@@ -83,6 +84,7 @@ class PreparedParts:
     tombstones: npt.NDArray[np.bool_] | None
     fields: Mapping[str, FieldValues]
     versions: Sequence[SchemaVersion]
+    field_paths: Collection[str]
     parts: Mapping[str, _Part] = field(repr=False)
     combinations: Sequence[Mapping[str, int]] | None = field(repr=False)
 
@@ -155,6 +157,7 @@ class PartFormats:
                 tombstones=None,
                 fields=self._fields(main.records, _Part(main)),
                 versions=main.versions,
+                field_paths=main.field_paths,
                 parts={MAIN: _Part(main)},
                 combinations=None,
             )
@@ -190,6 +193,7 @@ class PartFormats:
             tombstones=tombstones,
             fields=self._fields(records, parts[MAIN]),
             versions=prepared[MAIN].versions if self._combinations is None else self._versions,
+            field_paths=prepared[MAIN].field_paths,
             parts=parts,
             combinations=self._combinations,
         )

@@ -7,7 +7,7 @@ of frames for line formats, a record batch for columnar formats.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol, TypeAlias
 
@@ -72,6 +72,7 @@ class Prepared:
         versions: the schemas by index, for layouts with a ``schema_compatibility`` or a ``schema_affix``; the same list
             for all batches, to which schemas are appended.
         fields: of the values, for partitioners; parallel to ``records``.
+        field_paths: of the schemas of all values so far, or of the first JSON document; nested fields with dots.
         projected: makes the payload of rows of any schemas, as values of one schema; None: objects have the schema of
             all their records.
     """
@@ -86,6 +87,7 @@ class Prepared:
     positions: Int64Array | None = None
     versions: Sequence[SchemaVersion] = ()
     fields: Mapping[str, FieldValues] = field(default_factory=dict)
+    field_paths: Collection[str] = ()
     projected: Callable[[Rows, int], Payload] | None = None
     _moved: list[tuple[Int64Array, Array]] = field(default_factory=list, init=False, repr=False, compare=False)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal, Protocol, cast
+from typing import Final, Literal, Protocol, cast
 
 import numpy as np
 import pyarrow as pa
@@ -26,10 +27,14 @@ from airflow_provider_kafka_s3.formats.parquet import ParquetWriter
 from airflow_provider_kafka_s3.formats.port import ObjectWriter, Payload, Prepared, Rejected, Rows
 from airflow_provider_kafka_s3.schemas.arrow_types import arrow_schema
 from airflow_provider_kafka_s3.schemas.evolution import SchemaVersion, version_in_subject
-from airflow_provider_kafka_s3.schemas.nodes import ArrayOf, Fixed, MapOf, Node, Record, Union
+from airflow_provider_kafka_s3.schemas.nodes import ArrayOf, Fixed, MapOf, Node, Record, Union, field_paths
 from airflow_provider_kafka_s3.schemas.projection import Projection, projection, same_schema
 
 __all__ = ["AvroEncoding", "CsvEncoding", "JsonEncoding", "ParquetEncoding", "TypedEncoding", "TypedFormat"]
+
+
+_MOST_PATHS: Final = 10_000
+"""Fields of a schema that are looked at: records in each other may have any number of paths."""
 
 
 class TypedEncoding(Protocol):
@@ -89,6 +94,8 @@ class TypedFormat:
         self._topic = topic
         self._versions: list[SchemaVersion] = []
         self._projections: dict[tuple[int, int], Projection | None] = {}
+        self._field_paths: set[str] = set()
+        self._seen = 0
 
     def prepare(self, batch: pa.RecordBatch) -> Prepared:
         """Convert and encode the records; those that cannot be converted are rejected."""
@@ -113,6 +120,7 @@ class TypedFormat:
             ignored=kept.ignored,
             rejected=sorted([*kept.rejected, *rejected], key=lambda r: r.row),
             fields={name: self._field(typed.groups, path, count).take(good) for name, path in self._fields.items()},
+            field_paths=self._all_field_paths(),
         )
         if self._encoding.by_schema:
             prepared = prepared.with_schemas(schemas[good], payloads, _positions(typed.groups, count)[good])
@@ -126,6 +134,12 @@ class TypedFormat:
             assert group.values is not None, "fields are those of decoded values"
             parts.append((group.rows, typed_field(group.values, self._converter.schemas[group.schema].node, path)))
         return FieldValues.merged(count, parts, None)
+
+    def _all_field_paths(self) -> Collection[str]:
+        for schema in self._converter.schemas[self._seen :]:
+            self._field_paths.update(itertools.islice(field_paths(schema.node), _MOST_PATHS))
+        self._seen = len(self._converter.schemas)
+        return self._field_paths
 
     def _without_invalid(self, typed: TypedValues) -> tuple[TypedValues, list[Invalid]]:
         """The values that objects can hold, and the others, by their rows in the batch."""

@@ -6,6 +6,7 @@ The specification is that of Avro 1.12.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
@@ -27,6 +28,7 @@ __all__ = [
     "Union",
     "branch_names",
     "branches_without_null",
+    "field_paths",
     "is_recursive",
     "nullable_branch",
     "time_name_of",
@@ -189,6 +191,24 @@ def is_recursive(node: Node) -> bool:
         return False
 
     return inside(node)
+
+
+def field_paths(node: Node) -> Iterator[str]:
+    """The fields of a record and of the records in it, with dots between the names; those of a recursive one once."""
+
+    def inside(current: Node, path: str, above: tuple[Node, ...]) -> Iterator[str]:
+        match current:
+            case ArrayOf(items=part) | MapOf(values=part):
+                yield from inside(part, path, above)
+            case Union(branches=branches):
+                for branch in branches:
+                    yield from inside(branch, path, above)
+            case Record() if current not in above:
+                for field in current.fields:
+                    yield path + field.name
+                    yield from inside(field.type, f"{path}{field.name}.", (*above, current))
+
+    return inside(node, "", ())
 
 
 def branches_without_null(node: Union) -> list[Node]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 import msgspec
 
-from airflow_provider_kafka_s3.documents.manifest import Manifest, ObjectEntry, SliceResult
+from airflow_provider_kafka_s3.documents.manifest import Manifest, ObjectEntry, SliceRows
 from airflow_provider_kafka_s3.messages import count
 from airflow_provider_kafka_s3.spark.read_tasks import ReadTasks
 from airflow_provider_kafka_s3.spark.rows import Row, from_bytes
@@ -143,7 +143,7 @@ class RemoteAction:
                 if row.kind == "object":
                     self._size += decode_struct(row.body, ObjectEntry).size
                 elif row.kind == "slice":
-                    ended = decode_struct(row.body, SliceResult)
+                    ended = decode_struct(row.body, SliceRows).result
                     self._records += ended.records + ended.ignored + ended.dead_letters
         finally:
             self._spark.removeProgressHandler(self._on_progress)

@@ -53,7 +53,7 @@ class Row(msgspec.Struct, frozen=True):
         slice: id of the slice in that plan; -1 if ``empty``.
         attempt: id of the attempt at the slice.
         kind: see the module.
-        body: a ``SliceResult``, ``ObjectEntry``, :class:`TaskError`, or nothing.
+        body: ``SliceRows`` without objects, an ``ObjectEntry``, a :class:`TaskError`, or nothing.
         python: in the final row of a task: its Python environment.
     """
 
@@ -77,7 +77,7 @@ def rows_of_slice(topic: int, attempt: str, rows: SliceRows) -> list[Row]:
     number = rows.result.id
     return [
         *(Row(topic, number, attempt, "object", _raw(entry)) for entry in rows.objects),
-        Row(topic, number, attempt, "slice", _raw(rows.result)),
+        Row(topic, number, attempt, "slice", _raw(msgspec.structs.replace(rows, objects=()))),
     ]
 
 
@@ -199,7 +199,7 @@ def error_from(body: msgspec.Raw) -> KafkaS3Error:
     return error_of_kind(stored.kind, stored.message)
 
 
-def _raw(value: SliceResult | ObjectEntry | TaskError) -> msgspec.Raw:
+def _raw(value: SliceRows | ObjectEntry | TaskError) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(value))
 
 
@@ -219,7 +219,5 @@ def _slice(
         raise SparkJobError(
             f"slice {number} of topic {plan.topic!r} came from two attempts. Nothing was decided; try again"
         )
-    return SliceRows(
-        result=decode_struct(end.body, SliceResult),
-        objects=tuple(decode_struct(row.body, ObjectEntry) for row in entries),
-    )
+    objects_of_slice = tuple(decode_struct(row.body, ObjectEntry) for row in entries)
+    return msgspec.structs.replace(decode_struct(end.body, SliceRows), objects=objects_of_slice)

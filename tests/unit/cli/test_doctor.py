@@ -16,14 +16,17 @@ from airflow_provider_kafka_s3.cli import main
 from airflow_provider_kafka_s3.cli.findings import Finding, guarded
 from airflow_provider_kafka_s3.cli.machine_checks import check_jars, pyspark_findings
 from airflow_provider_kafka_s3.cli.store_checks import clock_finding, lifecycle_findings
-from airflow_provider_kafka_s3.config import Naming
+from airflow_provider_kafka_s3.config import ByField, JsonConverter, Layout, Naming, Parquet
 from airflow_provider_kafka_s3.exceptions import AccessDeniedError
 from airflow_provider_kafka_s3.kafka import source as kafka_source
+from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.spark.connector import connector_package
+from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.s3 import S3Settings, S3Store, make_client
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from dev.s3_server import S3Server
 from tests.protocol.engine import LAYOUT, PIPELINE, TOPICS_DIR, Engine
+from tests.unit.batch.simulated_topic import Topic
 
 BUCKET = "doctor"
 ABORT = {"ID": "abort", "Status": "Enabled", "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 7}}
@@ -278,3 +281,26 @@ def test_the_command_line_loads_neither_airflow_nor_spark_before_it_needs_them()
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_columns_that_readers_do_not_show_are_found(kafka: SimulatedKafka, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of the newest batch: those that are called like a folder, and not those of a partitioner that shows them."""
+    schema = json.dumps({"type": "record", "name": "Order", "fields": [{"name": "partition", "type": "int"}]})
+    kafka.delete_records("orders", 0, 1)
+    columns = Layout(topics_dir="lake", format=Parquet(), value_converter=JsonConverter(schema=schema))
+
+    def names(layout: Layout) -> tuple[str, str]:
+        topic = Topic(layout)
+        topic.kafka = kafka
+        topic.append(b'{"partition": 7}')
+        client = make_client(S3Settings(endpoint_url=server.endpoint, region="us-east-1"))
+        topic.pipeline_with(DurableStore(S3Store(client, BUCKET), Retrier())).land(
+            topic.request(str(type(layout.partitioner)))
+        )
+        return doctor(server.endpoint, capsys, "--topics-dir", "lake", "--pipeline", "orders-to-lake")["names"]
+
+    with S3Server(buckets=[BUCKET]) as server:
+        level, message = names(columns)
+        assert level == "warning", message
+        assert "topic 'orders': folders have the names of the fields partition:" in message
+        assert names(msgspec.structs.replace(columns, partitioner=ByField(names=["partition"])))[0] == "ok"

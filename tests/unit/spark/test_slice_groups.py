@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_kafka_s3.batch.encode import write_slices
 from airflow_provider_kafka_s3.config import Daily, JsonLines, Layout, Rotation, Upload
-from airflow_provider_kafka_s3.documents.manifest import ObjectEntry, SliceResult
+from airflow_provider_kafka_s3.documents.manifest import ObjectEntry, SliceResult, SliceRows
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.exceptions import RecordError, SparkJobError, error_of_kind
 from airflow_provider_kafka_s3.retry import Retrier
@@ -96,7 +96,7 @@ def task_of(plans: Sequence[Plan], **upload: Any) -> SliceTask:
 def results(rows: Sequence[Row]) -> tuple[list[SliceResult], list[ObjectEntry]]:
     """What a task returned."""
     return (
-        [msgspec.json.decode(row.body, type=SliceResult) for row in rows if row.kind == "slice"],
+        [msgspec.json.decode(row.body, type=SliceRows).result for row in rows if row.kind == "slice"],
         [msgspec.json.decode(row.body, type=ObjectEntry) for row in rows if row.kind == "object"],
     )
 

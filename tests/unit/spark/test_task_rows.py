@@ -7,6 +7,7 @@ import pytest
 
 from airflow_provider_kafka_s3.documents.manifest import ObjectEntry, SliceResult, SliceRows
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, RecordError, SparkJobError
+from airflow_provider_kafka_s3.layout.hidden_fields import HiddenFields
 from airflow_provider_kafka_s3.spark import read_tasks
 from airflow_provider_kafka_s3.spark.read_tasks import ReadTasks
 from airflow_provider_kafka_s3.spark.rows import (
@@ -52,7 +53,11 @@ def slice_rows(number: int, end: int, *, objects: int = 1) -> SliceRows:
         )
         for i in range(objects)
     )
-    return SliceRows(result=SliceResult(id=number, records=objects, ignored=0, next_offset=end), objects=entries)
+    return SliceRows(
+        result=SliceResult(id=number, records=objects, ignored=0, next_offset=end),
+        objects=entries,
+        hidden=HiddenFields(behind_folders=(f"year{number}",), alike=("id", "ID")),
+    )
 
 
 A0, A1, B0 = slice_rows(0, 10_000, objects=2), slice_rows(1, 20_000), slice_rows(0, 10_000)
