@@ -72,6 +72,8 @@ _USED_CONFIG: Final = {
     "s3",
     "s3.addressing_style",
     "s3.use_accelerate_endpoint",
+    "s3.use_dualstack_endpoint",
+    "use_dualstack_endpoint",
 }
 """Names in ``config_kwargs`` of a connection to S3 that are used, or whose purpose this package has settings for."""
 
@@ -139,6 +141,7 @@ def s3_access(conn_id: str | None) -> S3Access:
     extra = _extra(connection, "aws_conn_id")
     where = f"aws_conn_id={conn_id!r}"
     config = extra.get("config_kwargs") or {}
+    of_s3 = config.get("s3") or {}
     # Secrets are masked before the hook logs what it reads.
     secrets = _customer_keys(where, extra)
     proxies = _proxies(where, config)
@@ -150,15 +153,17 @@ def s3_access(conn_id: str | None) -> S3Access:
     settings: dict[str, Any] = {
         "endpoint_url": aws.get_service_endpoint_url("s3"),
         "region": aws.region_name,
-        "addressing_style": (config.get("s3") or {}).get("addressing_style") or "auto",
+        "addressing_style": of_s3.get("addressing_style") or "auto",
         "verify": bool(verify),
         "ca_bundle": verify if isinstance(verify, str) else None,
     }
     settings.update({name: float(config[name]) for name in ("connect_timeout", "read_timeout") if config.get(name)})
     scheme = "http" if (settings["endpoint_url"] or "").startswith("http://") else "https"
     settings["proxy"], login = proxies.get(scheme, (None, {}))
-    settings["accelerate"] = _accelerate(where, (config.get("s3") or {}).get("use_accelerate_endpoint", False))
-    ignored = sorted({*config, *(f"s3.{name}" for name in config.get("s3") or {})} - _USED_CONFIG)
+    dualstack = of_s3.get("use_dualstack_endpoint", config.get("use_dualstack_endpoint", False))
+    settings["accelerate"] = _flag(where, "use_accelerate_endpoint", of_s3.get("use_accelerate_endpoint", False))
+    settings["dualstack"] = _flag(where, "use_dualstack_endpoint", dualstack)
+    ignored = sorted({*config, *(f"s3.{name}" for name in of_s3)} - _USED_CONFIG)
     if ignored:
         log.warning("connection %s: these config_kwargs are not used for S3: %s", conn_id, ", ".join(ignored))
     explicit = aws.aws_access_key_id or aws.role_arn or aws.profile_name or aws.assume_role_method
@@ -169,9 +174,9 @@ def s3_access(conn_id: str | None) -> S3Access:
     return S3Access(found, _credentials(conn_id, hook) if explicit else None)
 
 
-def _accelerate(where: str, given: object) -> bool:
+def _flag(where: str, name: str, given: object) -> bool:
     if not isinstance(given, bool):
-        raise ConfigurationError(f"{where}: use_accelerate_endpoint={given!r} of config_kwargs must be true or false")
+        raise ConfigurationError(f"{where}: {name}={given!r} of config_kwargs must be true or false")
     return given
 
 

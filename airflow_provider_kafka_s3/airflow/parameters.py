@@ -44,6 +44,9 @@ _MANY_GENERATIONS: Final = 9_999
 """Number of resets up to which the length of keys is checked."""
 
 _BUCKET: Final = re.compile("[a-zA-Z0-9._-]{1,255}")
+_ACCESS_POINT: Final = re.compile(r"arn:aws[a-z-]*:s3:[a-z0-9-]*:[0-9]{12}:accesspoint[/:][a-zA-Z0-9.-]{1,63}")
+_DIRECTORY_BUCKET: Final = "--x-s3"
+"""The end of the names of directory buckets."""
 
 _SECONDS: Final = Annotated[float, Meta(ge=0, description="seconds")]
 
@@ -74,17 +77,35 @@ def has_template(value: object) -> bool:
 
 def require_text(name: str, value: object) -> str:
     """Return a parameter that must be text and not empty, stripped."""
+    if isinstance(value, int | float):
+        # The text is not made of the number: 1_000 and 1000 are the same one.
+        raise ConfigurationError(
+            f"{name}={value!r} must be text. A DAG with render_template_as_native_obj "
+            f"makes numbers of digits: put quotes into the template, such as {name}=\"'{{{{ params.{name} }}}}'\""
+        )
     if not isinstance(value, str) or not value.strip():
         raise ConfigurationError(f"{name}={value!r} must be text that is not empty")
     return value.strip()
 
 
 def require_bucket(value: object) -> str:
-    """Return the name of a bucket; a URL or a path is refused."""
+    """Return the name of a bucket, or the ARN of an access point; a URL, a path and a directory bucket are refused."""
     bucket = require_text("bucket", value)
+    if bucket.endswith(_DIRECTORY_BUCKET):
+        raise ConfigurationError(
+            f"bucket={bucket!r} is a directory bucket (S3 Express One Zone), which lists keys in no order; use a "
+            f"general purpose bucket"
+        )
     # boto3 accepts the ARN of an access point in place of a name.
-    if _BUCKET.fullmatch(bucket) or bucket.startswith("arn:"):
+    if _BUCKET.fullmatch(bucket) or _ACCESS_POINT.fullmatch(bucket):
         return bucket
+    if bucket.startswith("arn:"):
+        name = bucket.rpartition(":::")[2]
+        write = f"bucket={name!r}" if name != bucket and _BUCKET.fullmatch(name) else "the name of the bucket"
+        raise ConfigurationError(
+            f"bucket={bucket!r} is neither the name of a bucket nor the ARN of an access point of S3, "
+            f"arn:aws:s3:REGION:ACCOUNT:accesspoint/NAME; write {write}"
+        )
     if "/" in bucket:
         scheme, _, path = bucket.rpartition("://")
         name, _, folder = path.strip("/").partition("/")
@@ -183,7 +204,7 @@ def parse_topics(topics: object) -> tuple[str, ...]:
     elif isinstance(topics, Iterable):
         names = topics
     else:
-        raise ConfigurationError(f"topics={topics!r} must be the name of a topic or a list of names")
+        names = [topics]
     parsed = tuple(validate_topic(require_text("topics", name)) for name in names)
     if not parsed:
         raise ConfigurationError("topics is empty; name at least one topic")

@@ -20,6 +20,9 @@ _STATES: Final = {
     "accepted": "missing, accepted as lost",
 }
 
+_MOST_LISTED: Final = 100
+"""Batches, and keys of each state, that the XCom of ``verify`` and ``restore`` lists: a topic may have any number."""
+
 
 def to_xcom(results: Mapping[str, TopicResult], resolved: RunWindow) -> dict[str, Any]:
     """The XCom of the task; JSON, and nothing secret. ``docs/xcom.md`` describes every field.
@@ -36,6 +39,8 @@ def to_xcom(results: Mapping[str, TopicResult], resolved: RunWindow) -> dict[str
                           "landed_here": true, "objects": 12, "records": 40000, "tombstones": 0, "ignored": 0,
                           "dead_letters": 0, "size": 5242880,
                           "offsets": {"0": [[100, 150]]}}],
+                                    # of "verify" and "restore" the last 100; the numbers of all:
+             "batch_ranges": [[7, 7]],
              "records": 40000, "tombstones": 0, "ignored": 0, "dead_letters": 0, "objects": 12, "size": 5242880,
                                     # of the batches that this run decided:
              "landed": {"batches": 1, "records": 40000, "tombstones": 0, "ignored": 0, "dead_letters": 0,
@@ -46,7 +51,8 @@ def to_xcom(results: Mapping[str, TopicResult], resolved: RunWindow) -> dict[str
              "wrote": true,         # whether this try wrote anything to the bucket
              "held_back": {},       # offsets behind an open transaction, which a later run lands
              "verification": null}},  # of "verify" and "restore": {"objects": 12, "size": 5242880, "missing": [],
-                                    # "restored": [], "accepted": [], "uncovered": {}}
+                                    # "restored": [], "accepted": [], "uncovered": {},
+                                    # "counts": {"missing": 0, "restored": 0, "accepted": 0}}
          "batches": 1, "records": 40000, "tombstones": 0, "ignored": 0, "dead_letters": 0, "objects": 12,
          "size": 5242880,
          "landed": {"batches": 1, "records": 40000, "tombstones": 0, "ignored": 0, "dead_letters": 0, "objects": 12,
@@ -69,9 +75,11 @@ def to_xcom(results: Mapping[str, TopicResult], resolved: RunWindow) -> dict[str
 
 
 def _topic(result: TopicResult) -> dict[str, Any]:
+    found = result.verification
     return {
         "status": result.status,
         **_counts(result.batches),
+        "batch_ranges": _ranges(sorted(b.batch for b in result.batches)),
         "batches": [
             {
                 "batch": b.batch,
@@ -86,7 +94,7 @@ def _topic(result: TopicResult) -> dict[str, Any]:
                 "size": b.size,
                 "offsets": b.offsets.to_json(),
             }
-            for b in result.batches
+            for b in (result.batches if found is None else result.batches[-_MOST_LISTED:])
         ],
         "landed": _counts(b for b in result.batches if b.landed),
         "shared": result.shared,
@@ -94,8 +102,19 @@ def _topic(result: TopicResult) -> dict[str, Any]:
         "verified": result.verified,
         "wrote": result.wrote,
         "held_back": result.held_back.to_json(),
-        "verification": None if result.verification is None else _verification(result.verification),
+        "verification": None if found is None else _verification(found),
     }
+
+
+def _ranges(numbers: Iterable[int]) -> list[list[int]]:
+    """Ascending numbers as ``[first, last]``."""
+    ranges: list[list[int]] = []
+    for number in numbers:
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    return ranges
 
 
 def _counts(batches: Iterable[BatchSummary]) -> dict[str, int]:
@@ -158,9 +177,8 @@ def _verification(found: Verification) -> dict[str, Any]:
     return {
         "objects": found.objects,
         "size": found.size,
-        "missing": list(found.missing),
-        "restored": list(found.restored),
-        "accepted": list(found.accepted),
+        **{name: list(getattr(found, name))[:_MOST_LISTED] for name in _STATES},
+        "counts": {name: len(getattr(found, name)) for name in _STATES},
         "uncovered": found.uncovered.to_json(),
     }
 

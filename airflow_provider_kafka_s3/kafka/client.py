@@ -21,6 +21,8 @@ from airflow_provider_kafka_s3.exceptions import (
     KafkaUnavailableError,
     TopicNotFoundError,
 )
+from airflow_provider_kafka_s3.kafka.logins import python_login
+from airflow_provider_kafka_s3.kafka.translations import CALLBACKS
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Producer
@@ -184,8 +186,10 @@ def producer(config: Mapping[str, Any], events: ClientEvents) -> Producer:
 def _make(client: Callable[..., T], config: Mapping[str, Any], events: ClientEvents) -> T:
     from confluent_kafka import KafkaException
 
+    # A replay has the settings as they are in the connection, since a function cannot be sent to its processes.
+    own = {name: value for name, value in config.items() if name not in CALLBACKS}
     try:
-        return client({**config, "error_cb": events.on_error}, logger=events)
+        return client({**own, **python_login(config), "error_cb": events.on_error}, logger=events)
     except (KafkaException, TypeError, ValueError) as e:
         raise _refused(e) from e
 

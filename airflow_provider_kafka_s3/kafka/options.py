@@ -16,6 +16,7 @@ from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.kafka.logins import java_login, python_login, uses_oidc
 from airflow_provider_kafka_s3.kafka.settings import pem, text
 from airflow_provider_kafka_s3.kafka.translations import (
+    CALLBACKS,
     CERTIFICATES,
     LOGIN,
     LOGIN_OVERRIDES,
@@ -83,12 +84,19 @@ def client_config(config: Mapping[str, object]) -> dict[str, Any]:
         A new dictionary, with secrets. Only librdkafka checks the values.
 
     Raises:
-        ConfigurationError: there is no ``bootstrap.servers``, or a protected setting.
+        ConfigurationError: there is no ``bootstrap.servers``, or a protected setting, or a login by a function that
+            only Airflow imports.
     """
     _require_servers(config)
     for name, value in config.items():
         _refuse_protected(name, value)
-    reading = {name: value for name, value in config.items() if name not in OF_OTHERS and name not in PROTECTED}
+    if isinstance(config.get("oauth_cb"), str):
+        raise ConfigurationError(
+            f"oauth_cb of the Kafka connection is the import path of a function, which is not imported here: "
+            f"{UNTRANSLATABLE['oauth_cb'][1]}"
+        )
+    left_out = OF_OTHERS | CALLBACKS | PROTECTED.keys()
+    reading = {name: value for name, value in config.items() if name not in left_out}
     reading.setdefault("bootstrap.servers", config.get("metadata.broker.list"))
     return {**reading, **python_login(config)}
 
@@ -128,7 +136,7 @@ def spark_options(
         if name in TRANSLATIONS:
             translation = TRANSLATIONS[name]
             translated[translation.java] = translation.value(text(name, value))
-        elif name in OF_OTHERS or name in OF_LIBRDKAFKA:
+        elif name in OF_OTHERS or name in OF_LIBRDKAFKA or name in CALLBACKS:
             ignored.append(name)
         else:
             _refuse_untranslatable(name, value, overridden)
@@ -174,7 +182,7 @@ def _refuse_untranslatable(name: str, value: object, overridden: Mapping[str, st
     elif name in UNTRANSLATABLE:
         replacements, why = UNTRANSLATABLE[name]
     elif callable(value):
-        replacements, why = ((), "a Java client cannot call a Python callback; remove it from the connection")
+        replacements, why = ((), "a Java client cannot call a Python function; remove it from the connection")
     else:
         replacements, why = ((f"kafka.{name}",), "there is no Java setting with this meaning")
     if not overridden.keys() & set(replacements):

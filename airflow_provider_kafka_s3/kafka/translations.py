@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 __all__ = [
+    "CALLBACKS",
     "CERTIFICATES",
     "LOGIN",
     "LOGIN_OVERRIDES",
@@ -146,6 +147,11 @@ OF_OTHERS: Final = frozenset(
         "transactional.id",
     }
 )
+# Python functions, which other operators of a shared connection may need, in Airflow's provider by their import paths.
+# None of them changes what is read, and this package reports errors and statistics itself.
+CALLBACKS: Final = frozenset(
+    {"dr_cb", "error_cb", "log_cb", "logger", "on_commit", "on_delivery", "stats_cb", "throttle_cb"}
+)
 # Of librdkafka's internals: the Java client has no counterpart, and reads the same records without them.
 OF_LIBRDKAFKA: Final = frozenset(
     {
@@ -208,12 +214,13 @@ LOGIN_OVERRIDES: Final = (
     "kafka.sasl.jaas.config",
     "kafka.sasl.login.callback.handler.class",
 )
+_TOKENS: Final = "sasl.oauthbearer.method=oidc, or by sasl.mechanism=AWS_MSK_IAM"
 UNTRANSLATABLE: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
     "enable.ssl.certificate.verification": (
         (),
         "trust the broker's certificate by ssl.ca.location instead",
     ),
-    "oauth_cb": (LOGIN_OVERRIDES, "a Java client cannot call a Python callback"),
+    "oauth_cb": (LOGIN_OVERRIDES, f"a Java client cannot call a Python function. Remove it and log in by {_TOKENS}"),
     "ssl.cipher.suites": (
         ("kafka.ssl.cipher.suites",),
         "Java has other names for ciphers",

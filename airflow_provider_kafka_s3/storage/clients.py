@@ -39,6 +39,7 @@ class S3Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         max_connections: of a client, and so the number of requests at the same time; more requests wait.
         proxy: address of an HTTP proxy for all requests, without a login; None: from the environment.
         accelerate: use the endpoints of S3 Transfer Acceleration.
+        dualstack: use the endpoints of AWS with IPv6 addresses, too.
         encryption: by the store; None: with the customer key if there is one, else as the bucket is configured.
         acl: canned access control list of objects; None: none is sent.
         storage_class: of objects; None: that of the bucket.
@@ -55,6 +56,7 @@ class S3Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     max_connections: int = 64
     proxy: str | None = None
     accelerate: bool = False
+    dualstack: bool = False
     encryption: Encryption | None = None
     acl: CannedAcl | None = None
     storage_class: StorageClass | None = None
@@ -73,7 +75,7 @@ class S3Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             if getattr(self, name) <= 0:
                 raise ConfigurationError(f"{name}={getattr(self, name)} must be positive")
         self._check_proxy()
-        self._check_acceleration()
+        self._check_endpoints()
         self._check_encryption()
 
     def _check_proxy(self) -> None:
@@ -84,15 +86,14 @@ class S3Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             if address.scheme not in ("http", "https") or not address.hostname:
                 raise ConfigurationError(f"proxy={self.proxy!r} must begin with http:// or https:// and name a host")
 
-    def _check_acceleration(self) -> None:
-        if not self.accelerate:
-            return
-        if self.endpoint_url is not None:
-            raise ConfigurationError(
-                f"use_accelerate_endpoint is AWS's own, and endpoint_url={self.endpoint_url!r} is another address; "
-                f"remove one of them"
-            )
-        if self.addressing_style == "path":
+    def _check_endpoints(self) -> None:
+        for name, used in (("use_accelerate_endpoint", self.accelerate), ("use_dualstack_endpoint", self.dualstack)):
+            if used and self.endpoint_url is not None:
+                raise ConfigurationError(
+                    f"{name} is AWS's own, and endpoint_url={self.endpoint_url!r} is another address; remove one of "
+                    f"them"
+                )
+        if self.accelerate and self.addressing_style == "path":
             raise ConfigurationError(
                 "use_accelerate_endpoint needs the bucket in the name of the host; remove addressing_style='path'"
             )
@@ -194,6 +195,7 @@ def make_client(settings: S3Settings, credentials: S3Credentials | None = None) 
                 "addressing_style": settings.addressing_style,
                 "payload_signing_enabled": False,
                 **({"use_accelerate_endpoint": True} if settings.accelerate else {}),
+                **({"use_dualstack_endpoint": True} if settings.dualstack else {}),
             },
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",

@@ -224,12 +224,13 @@ def test_acceleration_and_customer_keys_of_an_aws_connection_are_settings(monkey
     earlier = base64.b64encode(bytes(32)).decode()
     aws_connection(
         monkeypatch,
-        config_kwargs={"s3": {"use_accelerate_endpoint": True}},
+        config_kwargs={"s3": {"use_accelerate_endpoint": True}, "use_dualstack_endpoint": True},
         sse_customer_key=KEY,
         sse_customer_earlier_keys=[earlier],
     )
     access = s3_access("aws_x")
     assert access.settings.accelerate
+    assert access.settings.dualstack
     assert access.settings.secrets == S3Secrets(customer_key=KEY, earlier_customer_keys=(earlier,))
     assert masked == {KEY, earlier}
     assert KEY not in repr(access)
@@ -249,6 +250,10 @@ def test_acceleration_and_customer_keys_of_an_aws_connection_are_settings(monkey
         (
             {"config_kwargs": {"s3": {"use_accelerate_endpoint": "yes"}}},
             "use_accelerate_endpoint='yes' .*true or false",
+        ),
+        (
+            {"config_kwargs": {"s3": {"use_dualstack_endpoint": 1}}},
+            "use_dualstack_endpoint=1 .*true or false",
         ),
         (
             {"config_kwargs": {"s3": {"use_accelerate_endpoint": True}}, "endpoint_url": "https://lake"},

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
-from airflow_provider_kafka_s3.kafka import translations
+from airflow_provider_kafka_s3.kafka import client, translations
 from airflow_provider_kafka_s3.kafka.options import SECRET_OPTIONS, SPARK_DEFAULTS, client_config, spark_options
 
 SERVERS = {"bootstrap.servers": "a:9092,b:9092"}
@@ -318,7 +318,12 @@ def test_protected_settings_without_effect_are_accepted(setting: str, value: obj
 @pytest.mark.parametrize(
     ("setting", "value", "message"),
     [
-        ("error_cb", print, "callback"),
+        (
+            "oauth_cb",
+            "package.login",
+            "a Java client cannot call a Python function. Remove it and log in by",
+        ),
+        ("later_cb", print, "a Java client cannot call a Python function; remove it"),
         ("enable.ssl.certificate.verification", False, "ssl.ca.location"),
         ("ssl.crl.location", "/x", "revoked"),
         ("ssl.cipher.suites", "x", r"kafka\.ssl\.cipher\.suites"),
@@ -330,6 +335,24 @@ def test_a_setting_without_a_translation_is_refused(setting: str, value: object,
     """No job reads with a part of its settings."""
     with pytest.raises(ConfigurationError, match=rf"{setting}.*{message}"):
         spark_options({**SERVERS, setting: value})
+
+
+@pytest.mark.parametrize("name", ["error_cb", "throttle_cb", "stats_cb", "log_cb", "on_commit", "on_delivery"])
+@pytest.mark.parametrize("value", ["package.module.function", print])
+def test_callbacks_of_other_operators_are_left_out(name: str, value: object) -> None:
+    """Airflow's Kafka provider imports them by their paths; what is read does not depend on them."""
+    config = {**SERVERS, name: value}
+    assert spark_options(config) == spark_options(SERVERS)
+    assert client_config(config) == client_config(SERVERS)
+    client.producer(config, client.ClientEvents())
+
+
+def test_a_login_by_a_function_that_only_airflow_imports_is_refused() -> None:
+    """By both clients, with the logins that both have."""
+    config = {**SERVERS, "sasl.mechanism": "OAUTHBEARER", "oauth_cb": "package.module.function"}
+    for function in (spark_options, client_config):
+        with pytest.raises(ConfigurationError, match=r"oauth_cb .*sasl\.oauthbearer\.method=oidc"):
+            function(config)
 
 
 def test_an_override_replaces_a_setting_without_a_translation() -> None:

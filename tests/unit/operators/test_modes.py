@@ -118,6 +118,7 @@ def test_verify_reads_every_object_and_writes_nothing(orders: Bench) -> None:
             "objects": 1,
             "size": first["size"],
             "missing": [],
+            "counts": {"missing": 0, "restored": 0, "accepted": 0},
             "restored": [],
             "accepted": [],
             "uncovered": {},

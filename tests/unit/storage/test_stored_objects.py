@@ -388,6 +388,7 @@ def test_settings_show_no_secrets_and_can_be_sent() -> None:
             "sse_customer_key would be sent unencrypted to endpoint_url='http://lake:9000'; use https://",
         ),
         ({"accelerate": True, "endpoint_url": "https://lake"}, "use_accelerate_endpoint is AWS's own, .*remove one"),
+        ({"dualstack": True, "endpoint_url": "https://lake"}, "use_dualstack_endpoint is AWS's own, .*remove one of"),
         ({"accelerate": True, "addressing_style": "path"}, "remove addressing_style='path'"),
         ({"proxy": "http://user:secret-word@proxy"}, "the proxy contains a login"),
         ({"proxy": "proxy:3128"}, "proxy='proxy:3128' must begin with http:// or https://"),

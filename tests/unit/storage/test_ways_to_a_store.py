@@ -117,6 +117,8 @@ def recorded(settings: S3Settings, bucket: str) -> str:
         ({"addressing_style": "path"}, "https://s3.eu-central-1.amazonaws.com/lake/some/key"),
         ({"accelerate": True}, "https://lake.s3-accelerate.amazonaws.com/some/key"),
         ({"accelerate": True, "addressing_style": "virtual"}, "https://lake.s3-accelerate.amazonaws.com/some/key"),
+        ({"dualstack": True}, "https://lake.s3.dualstack.eu-central-1.amazonaws.com/some/key"),
+        ({"dualstack": True, "accelerate": True}, "https://lake.s3-accelerate.dualstack.amazonaws.com/some/key"),
         ({"endpoint_url": "https://s3.example.com:9000"}, "https://s3.example.com:9000/lake/some/key"),
         (
             {"endpoint_url": "https://s3.example.com:9000", "addressing_style": "virtual"},
