@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
-from airflow_provider_kafka_s3.schemas.avro import parse_schema
+from airflow_provider_kafka_s3.schemas.avro import logical_type, parse_schema
 from airflow_provider_kafka_s3.schemas.nodes import Node
 
 __all__ = ["PIECE", "AvroBlock", "AvroFile", "datums", "file_schema"]
@@ -182,18 +182,23 @@ def _long(number: int) -> bytes:
 
 
 def _with_our_types(schema: Any, *, logical: bool) -> Any:
-    """The schema with logical types that only :data:`_LOGICAL_READERS` reads."""
+    """The schema with logical types that only :data:`_LOGICAL_READERS` reads, where a logical type is a valid one."""
     if isinstance(schema, list):
-        return [_with_our_types(part, logical=logical) for part in schema]
+        return [_with_our_types(branch, logical=logical) for branch in schema]
     if not isinstance(schema, dict):
         return schema
-    found = {
-        name: _with_our_types(part, logical=logical)
-        for name, part in schema.items()
-        if name not in ("default", "logicalType")
-    }
-    if logical and "logicalType" in schema:
-        found["logicalType"] = _OURS + str(schema["logicalType"])
+    if isinstance(schema.get("type"), dict | list):
+        return _with_our_types(schema["type"], logical=logical)
+    found = {name: part for name, part in schema.items() if name not in ("default", "logicalType")}
+    for name in ("items", "values"):
+        if name in schema:
+            found[name] = _with_our_types(schema[name], logical=logical)
+    if "fields" in schema:
+        found["fields"] = [
+            {"name": one["name"], "type": _with_our_types(one["type"], logical=logical)} for one in schema["fields"]
+        ]
+    if logical and logical_type(schema) is not None:
+        found["logicalType"] = _OURS + schema["logicalType"]
     return found
 
 

@@ -30,7 +30,7 @@ from airflow_provider_kafka_s3.schemas.nodes import (
     union_name,
 )
 
-__all__ = ["parse_schema", "schema_text"]
+__all__ = ["logical_type", "parse_schema", "schema_text"]
 
 _NO_DEFAULT: Final = object()
 _DEEPEST: Final = 100
@@ -189,7 +189,7 @@ class _Parser:
             case "map":
                 return MapOf(self._parse(_part(schema, "values"), namespace))
         if kind in PRIMITIVES:
-            return Primitive(str(kind), _logical(schema, str(kind)), time_name_of(schema.get("connect.name")))
+            return Primitive(str(kind), logical_type(schema), time_name_of(schema.get("connect.name")))
         return self._by_name(kind, namespace)
 
     def _by_name(self, name: object, namespace: str) -> Node:
@@ -270,7 +270,7 @@ class _Parser:
         size = schema.get("size")
         if not _is_int(size) or not 0 <= size < 2**31:
             raise ConfigurationError(f"fixed {name!r} of the Avro schema has the size {_short(size)}")
-        node = Fixed(name, size, _logical(schema, "fixed", size))
+        node = Fixed(name, size, logical_type(schema))
         self._named[name] = node
         return node
 
@@ -308,9 +308,12 @@ _LOGICAL: Final = frozenset(
 )
 
 
-def _logical(schema: Mapping[str, Any], kind: str, size: int = 0) -> Logical:
-    """The logical type; None if it is not known or does not fit its type, as the specification says."""
-    logical = schema.get("logicalType")
+def logical_type(schema: Mapping[str, Any]) -> Logical:
+    """The logical type of a primitive type or a fixed; None if it is not known or not valid, as the specification says.
+
+    A decimal that is not valid, such as one whose precision is a text, is its bytes.
+    """
+    logical, kind, size = schema.get("logicalType"), schema.get("type"), schema.get("size", 0)
     if not isinstance(logical, str):
         return None
     if logical == "decimal" and kind in ("bytes", "fixed"):
@@ -322,7 +325,7 @@ def _logical(schema: Mapping[str, Any], kind: str, size: int = 0) -> Logical:
         return None
     if logical == "duration" and size != 12:
         return None
-    return logical if (kind, logical) in _LOGICAL else None
+    return logical if (str(kind), logical) in _LOGICAL else None
 
 
 def _is_int(value: Any) -> TypeGuard[int]:
