@@ -348,7 +348,8 @@ def column_value(node: Node, value: Any) -> Any:
         case ArrayOf(items=items):
             return [column_value(items, item) for item in value]
         case MapOf(values=inner):
-            return [(k, column_value(inner, v)) for k, v in value]
+            last = {k: place for place, (k, _) in enumerate(value)}
+            return [(k, column_value(inner, v)) for place, (k, v) in enumerate(value) if last[k] == place]
         case Record(fields=fields):
             return {f.name: column_value(f.type, value[f.name]) for f in fields}
         case Union(branches=branches):

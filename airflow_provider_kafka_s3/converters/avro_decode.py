@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_kafka_s3.arrays import Array, Bools, Int64Array, bounds, parts_of_bytes
+from airflow_provider_kafka_s3.arrays import Array, Bools, Int64Array, bounds, int64_array, parts_of_bytes
 from airflow_provider_kafka_s3.converters.avro_columns import Reader, built, mask, scalar_reader
 from airflow_provider_kafka_s3.converters.avro_cursor import LARGEST_BATCH, Cursor, Rows, cursor_of
 from airflow_provider_kafka_s3.converters.avro_scalar import (
@@ -28,7 +28,7 @@ from airflow_provider_kafka_s3.converters.avro_scalar import (
     least_bytes,
     scalar_check,
 )
-from airflow_provider_kafka_s3.converters.columns import Column, buffer
+from airflow_provider_kafka_s3.converters.columns import Column, buffer, last_of_each_key
 from airflow_provider_kafka_s3.schemas.arrow_types import arrow_type
 from airflow_provider_kafka_s3.schemas.nodes import (
     ArrayOf,
@@ -72,7 +72,7 @@ class AvroDecoder:
     its arrays have more than 1,000 items without bytes; or, with a recursive schema, more than 200 records, unions and
     arrays are inside each other.
 
-    The keys of a map stay as they are, also if a key is there twice.
+    Of the entries of a map with the same key the last one is used, as Avro for Java does.
     """
 
     def __init__(self, node: Node) -> None:
@@ -327,8 +327,11 @@ class _ItemsReader(Reader):
             return None
         children = [built(c).array() for c in columns]
         if isinstance(self._type, pa.MapType):
+            if (kept := last_of_each_key(parents, children[0])) is not None:
+                children = [child.take(int64_array(kept)) for child in children]
+                np.cumsum(np.bincount(parents[kept], minlength=cursor.count), out=offsets[1:])
             entry = pa.struct([self._type.key_field, self._type.item_field])
-            children = [Column(entry, items.count, [], children).array()]
+            children = [Column(entry, int(offsets[-1]), [], children).array()]
         return Column(self._type, cursor.count, [buffer(offsets.astype(np.int32))], children)
 
     @staticmethod

@@ -20,7 +20,7 @@ from airflow_provider_kafka_s3.arrays import (
     int64_array,
     parts_of_bytes,
 )
-from airflow_provider_kafka_s3.converters.columns import Column, buffer
+from airflow_provider_kafka_s3.converters.columns import Column, buffer, last_of_each_key
 from airflow_provider_kafka_s3.converters.protobuf_scan import (
     FIXED32,
     FIXED64,
@@ -397,7 +397,7 @@ class _Batch:
         root = wanted.spans.root
         bad, reasons = self.bad.copy(), dict(self.reasons)
         items = self.message(wanted.data, Spans(firsts, lasts, root[rows]), None, part.message, kind).array()
-        if (kept := _last_of_each_key(rows, cast("pa.StructArray", items).field(0))) is not None:
+        if (kept := last_of_each_key(rows, cast("pa.StructArray", items).field(0))) is not None:
             # Nothing but the form of an entry matters if a later one replaces it.
             self.bad[:], self.reasons = bad, reasons
             replaced = np.ones(len(rows), np.bool_)
@@ -581,17 +581,3 @@ def _merged(data: Data, events: Found, count: int) -> tuple[Data, Int64Array, In
     sizes = np.bincount(rows, weights=lengths, minlength=count).astype(np.int64)
     end = np.cumsum(sizes)
     return Data(padded), end - sizes, end
-
-
-def _last_of_each_key(rows: Int64Array, keys: Array) -> Int64Array | None:
-    """The entries of maps without those whose key follows again in the same map; None: there are none."""
-    if len(rows) < 2 or not (rows[1:] == rows[:-1]).any():
-        return None
-    encoded = keys.dictionary_encode()
-    indices = np.frombuffer(cast("Any", encoded.indices.buffers()[1]), np.int32)[: len(rows)].astype(np.int64)
-    pairs = rows * (len(encoded.dictionary) + 1) + indices
-    # Of the reversed entries the first of each pair is kept.
-    _, first = np.unique(pairs[::-1], return_index=True)
-    if len(first) == len(pairs):
-        return None
-    return np.sort(len(pairs) - 1 - first)

@@ -230,6 +230,20 @@ def test_faults_of_a_datum(schema: str, row: bytes, bad: bool, copies: int) -> N
     assert_decodes(node, [row, None] * copies)
 
 
+@EXAMPLES
+@given(
+    st.lists(st.lists(st.tuples(st.sampled_from(["", "a", "b", "é"]), st.integers(0, 9)), max_size=6), max_size=60),
+    st.integers(0, 2),
+)
+def test_the_last_entry_of_a_key_is_the_value_of_it(maps: list[list[tuple[str, int]]], blocks: int) -> None:
+    """In maps, and in maps inside of arrays, whichever block an entry is in."""
+    node = parse_schema('{"type": "map", "values": "int"}')
+    assert_decodes(node, [encode(node, entries, blocks=blocks) for entries in maps])
+    inside = parse_schema('{"type": "array", "items": {"type": "map", "values": ["null", "int"]}}')
+    as_union = [[(key, (1, value)) for key, value in entries] for entries in maps]
+    assert_decodes(inside, [encode(inside, as_union[n : n + 3], blocks=blocks) for n in range(0, len(maps), 3)])
+
+
 def test_a_value_shorter_than_its_header_is_bad() -> None:
     """The header is counted from each row's own start."""
     decoder = AvroDecoder(parse_schema("long"))

@@ -6,7 +6,7 @@ import datetime as dt
 import io
 import json
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 import fastavro
 import pyarrow as pa
@@ -286,6 +286,23 @@ def test_a_logical_type_that_is_not_valid_is_read_as_the_type_below(
     assert read(snapshot, snapshot.schema()) == [{"x": value}]
     (found,) = seek(snapshot.log, 0, 0)
     assert value != b"{" or found.value == {"x": "ew=="}
+
+
+@pytest.mark.parametrize("record_format", [JsonLines(), AvroContainer(), Parquet()], ids=["json", "avro", "parquet"])
+def test_of_the_entries_of_a_map_with_the_same_key_the_last_one_is_the_value(record_format: Format) -> None:
+    """In every format and for every reader, as Avro for Java reads them: no JSON object has a name twice."""
+    topic = registered(record_format, record(("x", {"type": "map", "values": "int"})))
+    topic.append(topic.registry.frame(1, b"\x06\x02a\x02\x02b\x04\x02a\x06\0"))
+    topic.land()
+    snapshot = Snapshot(topic.pipeline.log)
+    (row,) = read(snapshot, snapshot.schema())
+    (found,) = seek(snapshot.log, 0, 0)
+    if isinstance(record_format, JsonLines):
+        assert row == {"value": b'{"x":{"b":2,"a":3}}'}
+        assert found.line().count('"a"') == 1
+    else:
+        assert {**row, "x": sorted(row["x"])} == {"x": [("a", 3), ("b", 2)]}
+        assert dict(cast("Any", found.value)["x"]) == {"a": 3, "b": 2}
 
 
 def test_a_union_of_several_types_in_avro_is_refused_with_its_name() -> None:
