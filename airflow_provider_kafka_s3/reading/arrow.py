@@ -34,6 +34,7 @@ from airflow_provider_kafka_s3.exceptions import (
     MissingObjectError,
 )
 from airflow_provider_kafka_s3.reading.avro_file import datums, file_schema
+from airflow_provider_kafka_s3.reading.base64_columns import IsText, are_base64, decoded_table, with_texts
 from airflow_provider_kafka_s3.reading.object_schemas import LINE_SCHEMA
 from airflow_provider_kafka_s3.reading.rows import Unreadable, parquet_table, uncompressed
 from airflow_provider_kafka_s3.reading.snapshot_objects import SnapshotObject
@@ -81,7 +82,8 @@ def arrow_batches(
         objects: of one snapshot.
         schema: columns, by name: those of :data:`KAFKA_COLUMNS`, and the fields of values. Fields that a value does not
             have are null, and others are left out. ``value`` as binary, without other fields, is the line as it is, of
-            JSON lines and bytes.
+            JSON lines and bytes. Other columns of a binary type are the bytes of values, which JSON lines of values
+            with a schema, and CSV, have as base64; so are decimals of JSON lines with ``decimal_format="BASE64"``.
 
     Raises:
         ConfigurationError: the format has no such columns; or the names of an object's columns are not known: it is CSV
@@ -145,16 +147,17 @@ def _values(store: DurableStore, one: SnapshotObject, schema: pa.Schema) -> pa.T
     lines = one.layout.record_format
     if schema.names == ["value"] and pa.types.is_binary(schema.field("value").type) and not isinstance(lines, Csv):
         return pa.table([_in_chunks(_lines(one, body))], schema=schema)
+    is_text = are_base64(one.layout)
     if isinstance(lines, RawBytes):
         raise ConfigurationError(f"the records of {one.url} are bytes: read them as the column 'value', of binary type")
     if isinstance(lines, Csv):
         names = None if lines.header else _csv_names(one)
-        return pyarrow.csv.read_csv(
+        found = pyarrow.csv.read_csv(
             io.BytesIO(body),
             read_options=pyarrow.csv.ReadOptions(column_names=names, block_size=_BLOCK, use_threads=False),
             parse_options=pyarrow.csv.ParseOptions(delimiter=lines.separator, newlines_in_values=True),
             convert_options=pyarrow.csv.ConvertOptions(
-                column_types=schema,
+                column_types=with_texts(schema, is_text),
                 include_columns=schema.names,
                 include_missing_columns=True,
                 null_values=[lines.null],
@@ -162,11 +165,12 @@ def _values(store: DurableStore, one: SnapshotObject, schema: pa.Schema) -> pa.T
                 quoted_strings_can_be_null=False,
             ),
         )
+        return decoded_table(found, schema)
     body = _without_nulls(body)
     try:
-        return _documents(body, schema)
+        return _documents(body, schema, is_text)
     except pa.ArrowException as e:
-        raise _bad_document(body, schema, e) from e
+        raise _bad_document(body, schema, is_text, e) from e
 
 
 def _lines(one: SnapshotObject, body: bytes) -> list[bytes]:
@@ -256,26 +260,25 @@ def _without_nulls(body: bytes) -> bytes:
     return b"".join([*pieces, body[at:]]) if pieces else body
 
 
-def _documents(body: bytes, schema: pa.Schema) -> pa.Table:
+def _documents(body: bytes, schema: pa.Schema, is_text: IsText) -> pa.Table:
     """JSON lines."""
-    return _selected(
-        pyarrow.json.read_json(
-            io.BytesIO(body),
-            read_options=pyarrow.json.ReadOptions(block_size=max(_BLOCK, _longest(body)), use_threads=False),
-            parse_options=pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
-        ),
-        schema,
+    texts = with_texts(schema, is_text)
+    found = pyarrow.json.read_json(
+        io.BytesIO(body),
+        read_options=pyarrow.json.ReadOptions(block_size=max(_BLOCK, _longest(body)), use_threads=False),
+        parse_options=pyarrow.json.ParseOptions(explicit_schema=texts, unexpected_field_behavior="ignore"),
     )
+    return decoded_table(_selected(found, texts), schema)
 
 
-def _bad_document(body: bytes, schema: pa.Schema, error: pa.ArrowException) -> _BadDocument:
+def _bad_document(body: bytes, schema: pa.Schema, is_text: IsText, error: pa.ArrowException) -> _BadDocument:
     """The first document that cannot be parsed, found by bisection: Arrow counts rows from the start of a block."""
     lines = [line + b"\n" for line in body.split(b"\n")[:-1]]
     good, bad = 0, len(lines)
     while bad - good > 1:
         middle = (good + bad) // 2
         try:
-            _documents(b"".join(lines[good:middle]), schema)
+            _documents(b"".join(lines[good:middle]), schema, is_text)
         except pa.ArrowException as e:
             bad, error = middle, e
         else:

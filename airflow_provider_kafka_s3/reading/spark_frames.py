@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import urllib.parse
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ from airflow_provider_kafka_s3.config import AvroContainer, BlockGzip, Csv, Form
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.layout.folders import NULL_FOLDER
 from airflow_provider_kafka_s3.layout.keys import data_prefix
+from airflow_provider_kafka_s3.reading.base64_columns import are_base64
 from airflow_provider_kafka_s3.reading.folder_columns import folder_types
 from airflow_provider_kafka_s3.reading.object_schemas import field_names, schema_of_objects
 from airflow_provider_kafka_s3.reading.snapshot import Snapshot
@@ -46,6 +47,7 @@ class _Group:
         base: the folder of the topic, as Spark finds it.
         delimiter: of folders.
         folders: the names of the columns that are folders, and as the keys have them.
+        base64: whether bytes are texts in base64 for which Spark takes the letters.
     """
 
     source: str
@@ -53,6 +55,7 @@ class _Group:
     base: str
     delimiter: str
     folders: tuple[tuple[str, str], ...]
+    base64: bool
 
 
 def spark_frame(
@@ -161,8 +164,14 @@ def _frame(
     folders: Mapping[str, PySparkType],
 ) -> DataFrame:
     """The columns of files, and those of folders: a part of the group's folders, if others are called like a column."""
-    from pyspark.sql.types import StructField, StructType
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
+    texts = [one.name for one in columns if group.base64 and isinstance(one.dataType, BinaryType)]
+    if texts:
+        read_as = [StructField(one.name, StringType()) if one.name in texts else one for one in columns]
+        frame = _frame(reader, paths, replace(group, base64=False), read_as, folders)
+        return frame.withColumns({name: f.to_binary(f"`{name}`", f.lit("base64")) for name in texts})
     if group.delimiter == "/" and len(folders) == len(group.folders):
         with_folders = StructType([*columns, *(StructField(*folder) for folder in folders.items())])
         return reader.option("basePath", group.base).schema(with_folders).load(paths)
@@ -220,6 +229,7 @@ def _group(one: SnapshotObject, bucket: str) -> _Group:
         f"{bucket}/{data_prefix(one.layout, one.topic)}",
         delimiter,
         tuple({urllib.parse.unquote(name): name for name in raw}.items()),
+        isinstance(one.layout.format, Csv) and are_base64(one.layout)(pa.binary()),
     )
 
 

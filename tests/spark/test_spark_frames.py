@@ -151,6 +151,23 @@ def test_folders_without_a_field_of_their_name_have_the_type_of_the_schema(spark
         assert "/day=02/" in kept.file_path
 
 
+def test_bytes_of_csv_and_json_are_those_of_the_records(spark: SparkSession, tmp_path: Path) -> None:
+    """Objects have their base64, of which Spark's reader of CSV takes the letters."""
+    for record_format in (JsonLines(), Csv(null="NULL")):
+        topic = Topic(
+            Layout(topics_dir="lake", format=record_format, value_converter=JsonConverter(schemas_enable=True))
+        )
+        fields = [{"field": "n", "type": "int64"}, {"field": "b.c", "type": "bytes", "optional": True}]
+        for n, text in enumerate(["AAH/", None, ""]):
+            envelope = {"schema": {"type": "struct", "fields": fields}, "payload": {"n": n, "b.c": text}}
+            append(topic, envelope)
+        topic.land()
+        root = tmp_path / type(record_format).__name__
+        found = spark_frame(spark, saved(topic, root), root=str(root), schema="n long, `b.c` binary")
+        values = [b"\0\x01\xff", None, b""]
+        assert rows_of(found) == [{"n": n, "b.c": value, "partition": 0} for n, value in enumerate(values)]
+
+
 def test_objects_of_other_folders_are_null_in_those_that_they_do_not_have(spark: SparkSession, tmp_path: Path) -> None:
     """A partitioner that was changed, also to one without names of columns: each record is there once."""
     topic = topic_of(record(n="long"), format=JsonLines(), partitioner=Daily())

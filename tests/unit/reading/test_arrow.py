@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
+from decimal import Decimal
 from typing import Any
 
 import duckdb
@@ -152,6 +154,76 @@ def test_columns_of_csv_without_a_header_are_those_of_the_declared_schema() -> N
     ]
 
 
+BYTES_OF = {"type": "record", "name": "B", "fields": [{"name": "b", "type": "bytes"}]}
+DECIMAL_OF = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}
+BINARY: dict[str, Any] = {
+    "type": "record",
+    "name": "Blobs",
+    "fields": [
+        {"name": "b", "type": ["null", "bytes"]},
+        {"name": "f", "type": {"type": "fixed", "name": "F", "size": 3}},
+        {"name": "d", "type": DECIMAL_OF},
+    ],
+}
+NESTED: list[dict[str, Any]] = [
+    {"name": "s", "type": ["null", BYTES_OF]},
+    {"name": "l", "type": {"type": "array", "items": ["null", DECIMAL_OF]}},
+]
+FLAT_ROWS: list[dict[str, Any]] = [
+    {"b": b"1234", "f": b"abc", "d": Decimal("-26672.12")},
+    {"b": None, "f": b"\xff\0\n", "d": Decimal("1.50")},
+    {"b": b"", "f": b"===", "d": Decimal("-0.01")},
+]
+NESTED_ROWS: list[dict[str, Any]] = [
+    {"s": {"b": b"\0"}, "l": [None, Decimal("3.00")]},
+    {"s": None, "l": []},
+    {"s": {"b": b"x"}, "l": [None]},
+]
+
+
+def in_json(value: Any) -> Any:
+    """A value as a document has it."""
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return str(value) if isinstance(value, Decimal) else value
+
+
+@pytest.mark.parametrize(
+    "record_format",
+    [JsonLines(), BlockGzip(), JsonLines(decimal_format="NUMERIC"), Csv(null="NULL"), AvroContainer(), Parquet()],
+    ids=["json", "blocks", "numeric", "csv", "avro", "parquet"],
+)
+def test_bytes_and_decimals_are_the_same_from_every_format(record_format: Format) -> None:
+    """JSON and CSV have them as base64; a text of digits is not taken for a decimal, nor letters for bytes."""
+    nested = not isinstance(record_format, Csv)
+    avro = {**BINARY, "fields": BINARY["fields"] + (NESTED if nested else [])}
+    rows = [{**row, **(more if nested else {})} for row, more in zip(FLAT_ROWS, NESTED_ROWS, strict=True)]
+    converter = JsonConverter(schema=json.dumps(avro))
+    topic = Topic(Layout(topics_dir="lake", format=record_format, value_converter=converter))
+    topic.append(*(json.dumps(row, default=in_json).encode() for row in rows))
+    topic.land()
+    columns = [("b", pa.binary()), ("f", pa.binary(3)), ("d", pa.decimal128(9, 2))]
+    inner = pa.struct([("b", pa.binary())])
+    columns += [("s", inner), ("l", pa.list_(pa.decimal128(9, 2)))] if nested else []
+    assert read(topic, pa.schema(columns)) == rows
+
+
+@pytest.mark.parametrize("record_format", [JsonLines(), Csv()], ids=["json", "csv"])
+def test_a_text_that_is_no_base64_is_no_column_of_bytes(record_format: Format) -> None:
+    """The error names the column, and the type with which it is read."""
+    topic = landed(record_format, value_converter=TYPED)
+    with pytest.raises(ForeignObjectError, match=r"the column 'note' has a text that is no base64.* as string"):
+        read(topic, pa.schema([("n", pa.int64()), ("note", pa.binary())]))
+
+
+def test_texts_of_documents_without_a_schema_are_read_as_bytes_as_they_are() -> None:
+    """Only the producer knows what they are."""
+    assert read(landed(JsonLines()), pa.schema([("note", pa.binary()), ("n", pa.int64())]))[1] == {
+        "note": "é1".encode(),
+        "n": 1,
+    }
+
+
 @pytest.mark.parametrize("converter", [StringConverter(), BytesConverter()])
 def test_csv_of_values_without_fields_has_the_column_value(converter: Converter) -> None:
     """Without a header, too; bytes are their base64."""
@@ -160,6 +232,7 @@ def test_csv_of_values_without_fields_has_the_column_value(converter: Converter)
     topic.land()
     texts = ["a,b", "c"] if isinstance(converter, StringConverter) else ["YSxi", "Yw=="]
     assert read(topic, pa.schema([("value", pa.string())])) == [{"value": text} for text in texts]
+    assert read(topic, pa.schema([("value", pa.binary())])) == [{"value": b"a,b"}, {"value": b"c"}]
     assert read(topic, pa.schema([("n", pa.string())])) == [{"n": None}] * 2
 
 
