@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from airflow_provider_kafka_s3.arrays import Array, int64_array
+from airflow_provider_kafka_s3.arrays import Array, contents, int64_array
 from airflow_provider_kafka_s3.converters.avro_decode import AvroDecoder
 from airflow_provider_kafka_s3.converters.port import Invalid, TypedGroup, TypedValues, ValueSchema
 from airflow_provider_kafka_s3.converters.registered import MadeOfSchemas
@@ -53,13 +53,23 @@ class AvroRegistryConverter:
             if not bad.any():
                 groups.append(TypedGroup(index, rows, column, partial(without_header, part)))
                 continue
-            reason = f"the value is not Avro of {self.schemas[index].name}"
-            invalid += [Invalid(int(row), reason, REMEDY) for row in rows[bad]]
+            invalid += [
+                Invalid(int(rows[place]), self._reason(index, part, int(place)), REMEDY)
+                for place in np.flatnonzero(bad)
+            ]
             if not bad.all():
                 good = int64_array(np.flatnonzero(~bad))
                 rest = None if column is None else column.take(good)
                 groups.append(TypedGroup(index, rows[~bad], rest, partial(without_header, part.take(good))))
         return TypedValues(groups, sorted(invalid, key=lambda i: i.row))
+
+    def _reason(self, index: int, values: Array, row: int) -> str:
+        """Why a value of a schema is invalid."""
+        fault = self._decoder(index).fault(bytes(contents(values.slice(row, 1)))[HEADER_SIZE:])
+        name = self.schemas[index].name
+        if fault is not None and fault.is_avro:
+            return f"the value of {name} is out of range: {fault}"
+        return f"the value is not Avro of {name}: {fault}"
 
     def _decoder(self, index: int) -> AvroDecoder:
         if index not in self._decoders:

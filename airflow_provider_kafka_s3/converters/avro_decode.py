@@ -8,6 +8,7 @@ values without a meaning, which are null in the end.
 
 from __future__ import annotations
 
+import functools
 from array import array
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
@@ -25,6 +26,7 @@ from airflow_provider_kafka_s3.converters.avro_scalar import (
     InvalidDatumError,
     block_start,
     check_block_end,
+    fault_of,
     least_bytes,
     scalar_check,
 )
@@ -126,6 +128,14 @@ class AvroDecoder:
     def check(self, values: Array, starts: int | Int64Array = 0) -> Bools:
         """The rows that are bad, as :meth:`decode` returns them; also for recursive schemas."""
         return np.concatenate([self._check(part, some) for part, some in _chunks(values, starts)])
+
+    def fault(self, datum: bytes) -> InvalidDatumError | None:
+        """Why the bytes of one datum are bad; None if they are not."""
+        return fault_of(self._check_of_one, datum)
+
+    @functools.cached_property
+    def _check_of_one(self) -> Check:
+        return scalar_check(self._node)
 
     def _check(self, values: Array, starts: int | Int64Array) -> Bools:
         cursor, rows = cursor_of(values, starts)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Context
+from decimal import Decimal as Number
 from typing import Final, TypeAlias
 
 from airflow_provider_kafka_s3.schemas.nodes import (
@@ -28,6 +30,7 @@ __all__ = [
     "InvalidDatumError",
     "block_start",
     "check_block_end",
+    "fault_of",
     "least_bytes",
     "scalar_check",
 ]
@@ -52,9 +55,31 @@ _DEEPEST: Final = 200
 _LONG: Final = 2**40
 """Longer than any datum."""
 
+_MOST_BITS: Final = 512
+_DIGITS: Final = Context(prec=200)
+"""Of decimals in reasons, at most."""
+
+_CUT_OFF: Final = "goes on beyond the end of the value"
+
 
 class InvalidDatumError(Exception):
-    """The bytes are not a datum of the schema."""
+    """The bytes are not a datum of the schema, or one that no column and no file can have.
+
+    Attributes:
+        reason: what is wrong.
+        is_avro: whether Avro allows the datum, which is out of a range of ours.
+        path: the fields around it, from the inside to the outside.
+    """
+
+    def __init__(self, reason: str, *, is_avro: bool = False) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.is_avro = is_avro
+        self.path: list[str] = []
+
+    def __str__(self) -> str:
+        path = "".join(reversed(self.path)).removeprefix(".")
+        return f"field {path} {self.reason}" if path else f"it {self.reason}"
 
 
 class Datum:
@@ -85,6 +110,24 @@ def scalar_check(node: Node) -> Check:
     return _Compiler(limited=is_recursive(node)).compile(node)
 
 
+def fault_of(check: Check, data: bytes) -> InvalidDatumError | None:
+    """Why bytes are not one datum of a type; None if they are.
+
+    Args:
+        check: of the type.
+        data: all bytes of the datum.
+    """
+    datum = Datum(data)
+    try:
+        check(datum)
+    except InvalidDatumError as e:
+        return e
+    except IndexError:
+        return InvalidDatumError(_CUT_OFF)
+    left = len(data) - datum.position
+    return InvalidDatumError(f"goes on for {left:,} bytes behind its end") if left else None
+
+
 def integer(datum: Datum, most_bytes: int = LONG_BYTES) -> int:
     """The next long of not more than ``most_bytes``."""
     data = datum.data
@@ -94,11 +137,11 @@ def integer(datum: Datum, most_bytes: int = LONG_BYTES) -> int:
     while byte & 0x80:
         position += 1
         if position - start == most_bytes:
-            raise InvalidDatumError
+            raise InvalidDatumError(f"has a number of more than {most_bytes} bytes")
         byte = data[position]
         value |= (byte & 0x7F) << 7 * (position - start)
     if value >= 1 << 64:
-        raise InvalidDatumError
+        raise InvalidDatumError("has a number of more than 64 bits")
     datum.position = position + 1
     return (value >> 1) ^ -(value & 1)
 
@@ -117,35 +160,40 @@ def block_start(datum: Datum, least: int) -> tuple[int, int | None]:
         count = -count
         size = integer(datum)
         if size < 0:
-            raise InvalidDatumError
+            raise InvalidDatumError("has a block of a negative size")
         end = datum.position + size
     if least:
         if count * least > len(datum.data) - datum.position:
-            raise InvalidDatumError
+            raise InvalidDatumError(f"has a block of {count} items, {_CUT_OFF}")
     else:
         datum.empty_items -= count
         if datum.empty_items < 0:
-            raise InvalidDatumError
+            found = MOST_EMPTY_ITEMS - datum.empty_items
+            raise InvalidDatumError(
+                f"has {found} items without bytes, such as nulls, with those before it; {MOST_EMPTY_ITEMS} are read at "
+                f"most",
+                is_avro=True,
+            )
     return count, end
 
 
 def check_block_end(datum: Datum, end: int | None) -> None:
     """Raise InvalidDatumError if a block gave another end, see :func:`block_start`."""
     if end not in (None, datum.position):
-        raise InvalidDatumError
+        raise InvalidDatumError("has a block of another size than it says")
 
 
 def _length(datum: Datum) -> int:
     length = integer(datum)
     if not 0 <= length <= len(datum.data) - datum.position:
-        raise InvalidDatumError
+        raise InvalidDatumError(f"has a length of {length}, and {len(datum.data) - datum.position} bytes follow")
     return length
 
 
 def _take(datum: Datum, length: int) -> bytes:
     taken = datum.data[datum.position : datum.position + length]
     if len(taken) != length:
-        raise InvalidDatumError
+        raise InvalidDatumError(_CUT_OFF)
     datum.position += length
     return taken
 
@@ -156,13 +204,13 @@ def _null(datum: Datum) -> None:
 
 def _boolean(datum: Datum) -> None:
     if _take(datum, 1) not in (b"\0", b"\1"):
-        raise InvalidDatumError
+        raise InvalidDatumError("has a boolean that is neither 0 nor 1")
 
 
-def _between(low: int, high: int, most_bytes: int = INT_BYTES) -> Check:
+def _between(low: int, high: int, what: str, most_bytes: int = INT_BYTES, *, is_avro: bool = False) -> Check:
     def check(datum: Datum) -> None:
-        if not low <= integer(datum, most_bytes) < high:
-            raise InvalidDatumError
+        if not low <= (number := integer(datum, most_bytes)) < high:
+            raise InvalidDatumError(f"has {what} {number}, outside {low} to {high - 1}", is_avro=is_avro)
 
     return check
 
@@ -176,25 +224,36 @@ def _string(datum: Datum) -> None:
     try:
         _take(datum, _length(datum)).decode()
     except UnicodeDecodeError:
-        raise InvalidDatumError from None
+        raise InvalidDatumError("has a text that is not UTF-8") from None
 
 
 def _fixed(size: int) -> Check:
     def check(datum: Datum) -> None:
         if size > len(datum.data) - datum.position:
-            raise InvalidDatumError
+            raise InvalidDatumError(_CUT_OFF)
         datum.position += size
 
     return check
 
 
-def _decimal(precision: int, size: int | None) -> Check:
-    bound = 10**precision
+def _decimal_text(unscaled: int, decimal: Decimal) -> str:
+    # Python refuses to print integers of thousands of digits.
+    if unscaled.bit_length() > _MOST_BITS:
+        return f"of {unscaled.bit_length()} bits"
+    return f"{Number(unscaled).scaleb(-decimal.scale, _DIGITS):f}"
+
+
+def _decimal(decimal: Decimal, size: int | None) -> Check:
+    bound = 10**decimal.precision
 
     def check(datum: Datum) -> None:
         digits = _take(datum, _length(datum) if size is None else size)
-        if not -bound < int.from_bytes(digits, signed=True) < bound:
-            raise InvalidDatumError
+        if not -bound < (unscaled := int.from_bytes(digits, signed=True)) < bound:
+            raise InvalidDatumError(
+                f"has the decimal {_decimal_text(unscaled, decimal)}, which has more digits than its precision of "
+                f"{decimal.precision}",
+                is_avro=True,
+            )
 
     return check
 
@@ -204,19 +263,32 @@ def _items(parts: list[Check], least: int) -> Check:
         count, end = block_start(datum, least)
         while count:
             if least:
-                for _ in range(count):
-                    for part in parts:
-                        part(datum)
+                try:
+                    for _ in range(count):
+                        for part in parts:
+                            part(datum)
+                except InvalidDatumError as e:
+                    e.path.append("[*]")
+                    raise
             check_block_end(datum, end)
             count, end = block_start(datum, least)
 
     return check
 
 
-def _record(fields: list[Check]) -> Check:
+def _record(fields: list[tuple[str, Check]]) -> Check:
     def check(datum: Datum) -> None:
-        for part in fields:
-            part(datum)
+        name = ""
+        try:
+            for name, part in fields:  # noqa: B007 - of the field that is not valid
+                part(datum)
+        except InvalidDatumError as e:
+            e.path.append(f".{name}")
+            raise
+        except IndexError:
+            cut_off = InvalidDatumError(_CUT_OFF)
+            cut_off.path.append(f".{name}")
+            raise cut_off from None
 
     return check
 
@@ -225,7 +297,7 @@ def _union(branches: list[Check]) -> Check:
     def check(datum: Datum) -> None:
         index = integer(datum, INT_BYTES)
         if not 0 <= index < len(branches):
-            raise InvalidDatumError
+            raise InvalidDatumError(f"has the type {index} of a union of {len(branches)}")
         branches[index](datum)
 
     return check
@@ -234,7 +306,9 @@ def _union(branches: list[Check]) -> Check:
 def _limited(part: Check) -> Check:
     def check(datum: Datum) -> None:
         if datum.depth == _DEEPEST:
-            raise InvalidDatumError
+            raise InvalidDatumError(
+                f"has more than {_DEEPEST} records, unions and arrays inside each other", is_avro=True
+            )
         datum.depth += 1
         part(datum)
         datum.depth -= 1
@@ -245,8 +319,8 @@ def _limited(part: Check) -> Check:
 _PRIMITIVES: Final[dict[str, Check]] = {
     "null": _null,
     "boolean": _boolean,
-    "int": _between(-(2**31), 2**31),
-    "long": _between(-(2**63), 2**63, LONG_BYTES),
+    "int": _between(-(2**31), 2**31, "the int"),
+    "long": _between(-(2**63), 2**63, "the long", LONG_BYTES),
     "float": _fixed(4),
     "double": _fixed(8),
     "bytes": _bytes,
@@ -282,18 +356,19 @@ class _Compiler:
 
     def _compile(self, node: Node) -> Check:
         match node:
-            case Primitive(logical=Decimal(precision=precision)):
-                return _decimal(precision, None)
-            case Fixed(size=size, logical=Decimal(precision=precision)):
-                return _decimal(precision, size)
+            case Primitive(logical=Decimal() as decimal):
+                return _decimal(decimal, None)
+            case Fixed(size=size, logical=Decimal() as decimal):
+                return _decimal(decimal, size)
             case Primitive(name=name, logical=("time-millis" | "time-micros") as logical):
-                return _between(0, TIMES_OF_DAY[logical], INT_BYTES if name == "int" else LONG_BYTES)
+                most_bytes = INT_BYTES if name == "int" else LONG_BYTES
+                return _between(0, TIMES_OF_DAY[logical], f"the {logical}", most_bytes, is_avro=True)
             case Primitive(name=name):
                 return _PRIMITIVES[name]
             case Fixed(size=size):
                 return _fixed(size)
             case Enum(symbols=symbols):
-                return _between(0, len(symbols))
+                return _between(0, len(symbols), "the symbol")
             case ArrayOf(items=items):
                 return _items([self.compile(items)], least_bytes(items))
             case MapOf(values=values):
@@ -305,8 +380,8 @@ class _Compiler:
 
     def _record(self, node: Record) -> Check:
         if id(node) not in self._records:
-            fields: list[Check] = []
+            fields: list[tuple[str, Check]] = []
             # Known before its fields are, which may contain it.
             self._records[id(node)] = _record(fields)
-            fields += [self.compile(f.type) for f in node.fields]
+            fields += [(f.name, self.compile(f.type)) for f in node.fields]
         return self._records[id(node)]

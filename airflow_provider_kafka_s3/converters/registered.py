@@ -13,6 +13,11 @@ __all__ = ["MadeOfSchemas"]
 _T = TypeVar("_T")
 _NAMES: Final[dict[SchemaType, str]] = {"AVRO": "of Avro", "JSON": "a JSON Schema", "PROTOBUF": "of Protobuf"}
 
+_OF_EIGHT_BYTES: Final = (
+    "Registries give no id 0: the header may have an id of eight bytes, as serializers of Apicurio before version 3 "
+    "write it; set apicurio.registry.as-confluent=true in the producer, so that it has four"
+)
+
 
 class MadeOfSchemas(Generic[_T]):
     """What is made of schemas of one type, or why their records are invalid.
@@ -43,7 +48,7 @@ class MadeOfSchemas(Generic[_T]):
         try:
             registered = self._schemas.schema(schema_id)
         except RecordError as e:
-            return str(e)
+            return str(e) if schema_id else f"{e}. {_OF_EIGHT_BYTES}"
         if registered.type != self._kind:
             return f"schema {schema_id} of the registry is one of {registered.type}, not {_NAMES[self._kind]}"
         try:

@@ -17,6 +17,8 @@ __all__ = ["HEADER_SIZE", "REMEDY", "rows_by_schema", "without_header"]
 HEADER_SIZE: Final = 5
 REMEDY: Final = "correct the producer, or use errors='dead_letter' to set such records aside"
 _MAGIC: Final = 0
+_MAGIC_OF_GUID, _WITH_GUID = 1, 17
+_MAGIC_OF_GLUE, _COMPRESSIONS_OF_GLUE, _LONGEST = 3, (0, 5), 18
 
 
 def rows_by_schema(values: Array) -> tuple[Iterator[tuple[int, Int64Array]], list[Invalid]]:
@@ -29,12 +31,22 @@ def rows_by_schema(values: Array) -> tuple[Iterator[tuple[int, Int64Array]], lis
     invalid = [
         Invalid(
             int(row),
-            "the value does not begin with the header of a schema registry: a zero byte and the id of a schema",
+            "the value does not begin with the header of a schema registry: a zero byte and the id of a schema"
+            + _other_header(bytes(contents(values.slice(row, 1))[:_LONGEST])),
             REMEDY,
         )
-        for row in np.flatnonzero(~has_header)
+        for row in np.flatnonzero(~has_header).tolist()
     ]
     return _rows_by_id(ids, has_header), invalid
+
+
+def _other_header(beginning: bytes) -> str:
+    """What a value seems to begin with, for a reason; empty if that is not known."""
+    if len(beginning) == _LONGEST and beginning[0] == _MAGIC_OF_GLUE and beginning[1] in _COMPRESSIONS_OF_GLUE:
+        return ". It seems to have the header of AWS Glue, whose registry is not supported"
+    if len(beginning) >= _WITH_GUID and beginning[0] == _MAGIC_OF_GUID:
+        return ". It seems to have the id of its schema as a GUID: let the producer write the id of four bytes"
+    return ""
 
 
 def _schema_ids(values: Array) -> tuple[Int64Array, npt.NDArray[np.bool_]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import re
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -33,6 +34,7 @@ from airflow_provider_kafka_s3.exceptions import ConfigurationError, RecordError
 from airflow_provider_kafka_s3.registry.schemas import SchemaReference
 from airflow_provider_kafka_s3.testing.registry import SimulatedRegistry
 from tests import landed_rows
+from tests.avro_values import without_logical
 from tests.landed_rows import MILLISECOND, plain
 from tests.unit.batch.simulated_topic import Topic
 from tests.unit.batch.written_slice import written_slice
@@ -188,10 +190,56 @@ def test_a_bad_value_fails_the_batch_by_name() -> None:
     append(topic, schema_id, V1, order(0))
     topic.append(topic.registry.frame(schema_id, b"\xff"))
     with pytest.raises(
-        RecordError, match=r"topic 'orders', partition 0, offset 1: the value is not Avro of schema 1; c"
+        RecordError,
+        match=r"topic 'orders', partition 0, offset 1: the value is not Avro of schema 1: field id goes "
+        r"on beyond the end of the value; correct the producer",
     ):
         topic.land()
     assert topic.objects() == {}
+
+
+TIME = {"type": "int", "logicalType": "time-millis"}
+MICROS = {"type": "long", "logicalType": "time-micros"}
+CENTS = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}
+NULLS = {"type": "array", "items": "null"}
+OUT_OF_RANGE = [
+    (TIME, 86_400_000, "field x has the time-millis 86400000, outside 0 to 86399999"),
+    (TIME, -1, "field x has the time-millis -1, outside 0 to 86399999"),
+    (MICROS, 2**62, "field x has the time-micros 4611686018427387904, outside 0 to 86399999999"),
+    (CENTS, b"\x27\x10", "field x has the decimal 100.00, which has more digits than its precision of 4"),
+    (CENTS, b"\x80" + b"\0" * 2000, "field x has the decimal of 16008 bits, which has more digits than its precision"),
+    ({**CENTS, "type": "fixed", "name": "F", "size": 2}, b"\xd8\xf0", "field x has the decimal -100.00, which"),
+    (NULLS, [None] * 1001, "field x has 1001 items without bytes, such as nulls, with those before it; 1000 are read"),
+    ({"type": "array", "items": ["null", TIME]}, [None, 1, -1], "field x[*] has the time-millis -1"),
+    ({"type": "map", "values": TIME}, {"k": -1}, "field x[*] has the time-millis -1"),
+    ({"type": "record", "name": "In", "fields": [{"name": "y", "type": TIME}]}, {"y": -1}, "field x.y has the time"),
+]
+
+
+@pytest.mark.parametrize("record_format", [JsonLines(), AvroContainer(), Parquet()], ids=["json", "avro", "parquet"])
+def test_a_datum_out_of_a_range_is_named_with_its_field_its_value_and_the_range(record_format: Any) -> None:
+    """Avro allows it, so it is not called something else than Avro."""
+    topic = Topic(layout(record_format, errors="dead_letter"))
+    for number, (kind, value, _) in enumerate(OUT_OF_RANGE, 1):
+        schema = {"type": "record", "name": "Row", "fields": [{"name": "x", "type": kind}]}
+        schema_id = topic.registry.register(json.dumps(schema))
+        topic.append(topic.registry.frame(schema_id, datum(without_logical(schema), {"x": value})))
+        assert schema_id == number
+    topic.land()
+    reasons = [letter["reason"] for letter in topic.dead_letters()]
+    expected = [f"the value of schema {n} is out of range: {why}" for n, (_, _, why) in enumerate(OUT_OF_RANGE, 1)]
+    assert [reason[: len(why)] for reason, why in zip(reasons, expected, strict=True)] == expected
+
+
+def test_headers_of_other_registries_are_named() -> None:
+    """Apicurio's ids of eight bytes, Confluent's GUIDs, AWS Glue."""
+    topic = Topic(layout(JsonLines(), errors="dead_letter"))
+    whole = datum(V1, order(1))
+    topic.append(b"\0" + (7).to_bytes(8) + whole, b"\1" + bytes(16) + whole, b"\3\5" + bytes(16) + whole, b"{}")
+    topic.land()
+    reasons = [letter["reason"] for letter in topic.dead_letters()]
+    words = ["no schema 0; .* apicurio.registry.as-confluent=true", "as a GUID", "of AWS Glue", "id of a schema$"]
+    assert all(re.search(word, reason) for word, reason in zip(words, reasons, strict=True)), reasons
 
 
 def test_a_schema_is_pinned_on_first_sight() -> None:

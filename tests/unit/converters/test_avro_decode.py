@@ -60,6 +60,7 @@ def assert_decodes(node: Node, rows: list[bytes | None], header: bytes = b"") ->
     assert decoded.bad.tolist() == [bad for _, bad in wanted]
     assert decoder.check(given, len(header)).tolist() == [bad for _, bad in wanted]
     assert repr(column_values(decoded.values)) == repr([value for value, _ in wanted])
+    assert [row is not None and decoder.fault(row) is not None for row in rows] == [bad for _, bad in wanted]
 
 
 def array_of(rows: list[bytes | None], *, large: bool = False) -> Any:
