@@ -18,8 +18,7 @@ from airflow_provider_kafka_s3.batch.source import Isolation, Source, TimedOffse
 from airflow_provider_kafka_s3.cli.stored_connections import read_connection
 from airflow_provider_kafka_s3.config import Upload, parse_upload
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
-from airflow_provider_kafka_s3.inspect.status import owned_topics
-from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.inspect.topics import has_begun, nothing_there, owned_topics, require_begun
 from airflow_provider_kafka_s3.pipeline import TopicPipeline
 from airflow_provider_kafka_s3.registry.client import RegistryClient
 from airflow_provider_kafka_s3.retry import Retrier
@@ -258,16 +257,26 @@ class Access:
         """The named topics; if none is named, all topics of the pipeline, or else all under the ``topics_dir``.
 
         Raises:
-            ConfigurationError: topics are named without a pipeline.
+            ConfigurationError: topics are named without a pipeline; no run has begun to land what is named, so a name
+                is probably misspelt.
         """
+        found = self.known_topics()
+        if not found:
+            raise nothing_there(self.store, topics_dir=self.topics_dir, pipeline=self.arguments.pipeline)
+        if self.arguments.topic:
+            for topic in found:
+                require_begun(topic.log)
+        return found
+
+    def known_topics(self) -> list[TopicPipeline]:
+        """As :meth:`topic_pipelines`, but named topics may be unknown, and there may be none."""
         pipeline, topics = self.arguments.pipeline, self.arguments.topic or ()
         if topics and not pipeline:
             raise ConfigurationError("--topic is given without --pipeline; a topic belongs to a pipeline")
-        named: Sequence[tuple[str, str]] = [(pipeline, topic) for topic in topics]
-        return [
-            self.topic_pipeline(*found)
-            for found in named or owned_topics(self.store, topics_dir=self.topics_dir, pipeline=pipeline)
-        ]
+        named = [(pipeline, topic) for topic in topics] or owned_topics(
+            self.store, topics_dir=self.topics_dir, pipeline=pipeline
+        )
+        return [self.topic_pipeline(*found) for found in named]
 
     def landed_topic(self) -> TopicPipeline:
         """The topic of a command that has exactly one.
@@ -286,11 +295,11 @@ class Access:
             ConfigurationError: the pipeline has never landed it.
         """
         log = topic.log
-        if log.store.head(keys.marker_key(log.prefix)) is None and log.read_plan(1) is None:
+        if not has_begun(log):
+            require_begun(log)
             raise ConfigurationError(
-                f"there is nothing of pipeline {log.pipeline!r} and topic {log.topic!r} at "
-                f"{self.store.url(log.prefix)}; check --topics-dir, --pipeline, --topic and --bucket (`kafka-s3 "
-                f"status` without --pipeline lists what is there)"
+                f"nothing of topic {log.topic!r} is landed: the first run of pipeline {log.pipeline!r} has ended "
+                f"before its first batch. Nothing was changed; start a run"
             )
 
     def _option(self, name: str) -> str | None:

@@ -150,7 +150,7 @@ def check_kafka(access: Access) -> list[Finding]:
             Finding("kafka", "unknown", "not checked; name it by --kafka-conn-id, --kafka-config or --bootstrap-server")
         ]
     found = guarded("kafka options", lambda: _options(access))
-    topics = access.arguments.topic or sorted({topic.log.topic for topic in access.topic_pipelines()})
+    topics = access.arguments.topic or sorted({topic.log.topic for topic in access.known_topics()})
     if not topics:
         found.append(Finding("kafka", "unknown", "no topic to check; name one by --pipeline and --topic"))
     for topic in topics:

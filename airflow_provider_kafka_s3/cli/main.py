@@ -77,6 +77,7 @@ def parser() -> argparse.ArgumentParser:
         "--last", type=int, default=5, metavar="N", help="show the last N batches (default: %(default)s)"
     )
 
+    _add_list(commands)
     verify_parser = add(
         "verify", verify.verify, "Read objects back and compare them with their manifests.", topics="many"
     )
@@ -177,6 +178,15 @@ def parser() -> argparse.ArgumentParser:
 
     _add_kafka_connect(commands)
     return top
+
+
+def _add_list(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command that lists pipelines."""
+    listed = _command(commands, "list", status.list_topics, "List the pipelines below a prefix, and their topics.")
+    listed.set_defaults(topic=None)
+    listed.add_argument("--topics-dir", default="topics", help="prefix of all keys (default: %(default)s)")
+    listed.add_argument("--pipeline", help="only topics of this pipeline")
+    add_options(listed)
 
 
 def _add_readers(add: Callable[..., argparse.ArgumentParser]) -> None:

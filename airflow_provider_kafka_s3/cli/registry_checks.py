@@ -45,7 +45,7 @@ def check_registry(access: Access) -> list[Finding]:
     found = guarded(_CHECK, lambda: _answers(access))
     if found[-1].level == "error":
         return found
-    for topic in access.arguments.topic or sorted({topic.log.topic for topic in access.topic_pipelines()}):
+    for topic in access.arguments.topic or sorted({topic.log.topic for topic in access.known_topics()}):
         found += guarded(f"schemas of {topic}", lambda: _topic(access, topic))  # noqa: B023 - called at once
     return found
 
@@ -53,7 +53,7 @@ def check_registry(access: Access) -> list[Finding]:
 def _not_checked(access: Access) -> Iterator[Finding]:
     needing = []
     if access.arguments.pipeline or not access.arguments.topic:
-        layouts = {topic.log.topic: latest_layout(topic.log) for topic in access.topic_pipelines()}
+        layouts = {topic.log.topic: latest_layout(topic.log) for topic in access.known_topics()}
         needing = sorted(topic for topic, layout in layouts.items() if layout is not None and layout.needs_registry)
     named = f"; these topics have schemas of a registry: {few(needing)}" if needing else ""
     yield Finding(_CHECK, "unknown", f"not checked{named}; name its connection by --registry-conn-id")
@@ -67,7 +67,7 @@ def _answers(access: Access) -> Iterator[Finding]:
 
 def _topic(access: Access, topic: str) -> Iterator[Finding]:
     registry, pipeline = access.require_registry(), access.arguments.pipeline
-    logs = [found.log for found in access.topic_pipelines() if found.log.topic == topic] if pipeline else []
+    logs = [found.log for found in access.known_topics() if found.log.topic == topic] if pipeline else []
     layouts = [layout for log in logs if (layout := latest_layout(log)) is not None]
     yield from _subjects(registry, topic, layouts[0] if layouts else None)
     for log in logs:

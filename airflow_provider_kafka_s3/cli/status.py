@@ -10,7 +10,7 @@ from airflow_provider_kafka_s3.cli.output import FINDINGS, OK, Answer, count, ra
 from airflow_provider_kafka_s3.inspect.status import BatchStatus, TopicStatus
 from airflow_provider_kafka_s3.parallel import in_threads
 
-__all__ = ["status"]
+__all__ = ["list_topics", "status"]
 
 _TOPICS: Final = 8
 """Topics that are read at the same time."""
@@ -19,23 +19,37 @@ _TOPICS: Final = 8
 def status(access: Access) -> Answer:
     """Status of topics: landed offsets, open batches, lag."""
     lines: list[str] = []
-    found = []
+    found, nothing = [], []
     topics = access.topic_pipelines()
     states = in_threads(
         lambda topic: topic.status(last=access.arguments.last, use_kafka=access.has_kafka), topics, threads=_TOPICS
     )
     for topic, state in zip(topics, states, strict=True):
         if state is None:
-            lines.append(f"{topic.log.pipeline} / {topic.log.topic}: nothing was ever landed")
+            nothing.append({"pipeline": topic.log.pipeline, "topic": topic.log.topic})
+            lines.append(
+                f"{topic.log.pipeline} / {topic.log.topic}: nothing is landed: its first run has ended before a batch"
+            )
         else:
             found.append(state)
             lines += _status_lines(state)
         lines.append("")
-    if not lines:
-        lines.append(f"nothing is landed under {access.store.url(access.topics_dir)}")
     wrong = any(state.recreated or any(p.gone for p in state.partitions) for state in found)
-    data = {"topics": [state.to_json() for state in found]}
-    return Answer(data, lines[:-1] if lines[-1] == "" else lines, FINDINGS if wrong else OK)
+    data = {"topics": [state.to_json() for state in found], "nothing_landed": nothing}
+    return Answer(data, lines[:-1], FINDINGS if wrong else OK)
+
+
+def list_topics(access: Access) -> Answer:
+    """The pipelines and their topics; markers are read, and nothing else."""
+    topics = access.known_topics()
+    markers = in_threads(lambda topic: topic.log.read_marker(), topics, threads=_TOPICS)
+    rows = [
+        (topic.log.pipeline, topic.log.topic, 0 if marker is None else sum(len(range(*r)) for r in marker[0].resolved))
+        for topic, marker in zip(topics, markers, strict=True)
+    ]
+    head = ("pipeline", "topic", "batches")
+    lines = table(head, rows) if rows else [f"there is no pipeline below {access.store.url(access.topics_dir)}"]
+    return Answer({"topics": [dict(zip(head, row, strict=True)) for row in rows]}, lines)
 
 
 def _status_lines(state: TopicStatus) -> list[str]:

@@ -13,7 +13,7 @@ from airflow_provider_kafka_s3.cli.findings import Finding, Level, good, guarded
 from airflow_provider_kafka_s3.config import AvroContainer, Parquet
 from airflow_provider_kafka_s3.documents.codec import canonical
 from airflow_provider_kafka_s3.exceptions import KafkaS3Error, PreconditionFailed
-from airflow_provider_kafka_s3.inspect.status import owned_topics
+from airflow_provider_kafka_s3.inspect.topics import nothing_there, owned_topics
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.layout.hidden_fields import folder_names, hidden_fields
 from airflow_provider_kafka_s3.storage.s3_errors import translate
@@ -258,7 +258,11 @@ def _removes(rule: Mapping[str, Any]) -> bool:
 def _names(access: Access) -> Iterator[Finding]:
     arguments = access.arguments
     hidden: list[tuple[str, str]] = []
-    for pipeline, topic in owned_topics(access.store, topics_dir=access.topics_dir, pipeline=arguments.pipeline):
+    owned = owned_topics(access.store, topics_dir=access.topics_dir, pipeline=arguments.pipeline)
+    if arguments.pipeline and not owned:
+        unknown = nothing_there(access.store, topics_dir=access.topics_dir, pipeline=arguments.pipeline)
+        yield Finding("pipeline", "unknown", f"before its first run: {unknown}")
+    for pipeline, topic in owned:
         if not arguments.topic or topic in arguments.topic:
             hidden += _hidden_of(access.topic_pipeline(pipeline, topic).log)
     for what, remedy in hidden:

@@ -35,7 +35,7 @@ def verify(access: Access) -> Answer:
         reports[topic.log.topic] = report
         lines.append(line)
         code = FINDINGS if damaged else code
-    return Answer({"topics": reports}, lines or ["nothing is landed there"], code)
+    return Answer({"topics": reports}, lines, code)
 
 
 def _verify(access: Access, topic: TopicPipeline) -> tuple[dict[str, Any], str, bool]:

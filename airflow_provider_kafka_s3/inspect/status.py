@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,14 +13,10 @@ from airflow_provider_kafka_s3.batch.view import View
 from airflow_provider_kafka_s3.documents.manifest import Manifest
 from airflow_provider_kafka_s3.documents.marker import Marker
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets, Ranges, subtract
-from airflow_provider_kafka_s3.documents.owner import decode_owner
 from airflow_provider_kafka_s3.documents.plan import Plan
-from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.parallel import in_threads
-from airflow_provider_kafka_s3.storage.durable import DurableStore
-from airflow_provider_kafka_s3.storage.port import ObjectInfo
 
-__all__ = ["BatchStatus", "PartitionStatus", "TopicStatus", "owned_topics", "topic_status"]
+__all__ = ["BatchStatus", "PartitionStatus", "TopicStatus", "topic_status"]
 
 
 @dataclass(frozen=True)
@@ -147,26 +142,6 @@ class TopicStatus:
 
 def _batch_json(batch: BatchStatus) -> dict[str, Any]:
     return {**vars(batch), "offsets": batch.offsets.to_json()}
-
-
-def owned_topics(store: DurableStore, *, topics_dir: str, pipeline: str | None = None) -> list[tuple[str, str]]:
-    """The topics that are landed under a ``topics_dir``, as (pipeline, topic).
-
-    Args:
-        store: the bucket.
-        topics_dir: prefix of all keys.
-        pipeline: only topics of this pipeline.
-    """
-
-    def read(info: ObjectInfo) -> list[tuple[str, str]]:
-        stored = store.get(info.key)
-        if stored is None:
-            return []
-        owner = decode_owner(stored.body, info.key, store.url(info.key), topics_dir=topics_dir)
-        return [(owner.pipeline, owner.topic)] if pipeline in (None, owner.pipeline) else []
-
-    owners = in_threads(read, store.list(keys.owners_prefix(topics_dir)), threads=16)
-    return sorted(itertools.chain.from_iterable(owners))
 
 
 def topic_status(

@@ -20,9 +20,9 @@ from airflow_provider_kafka_s3.documents.marker import Marker
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, LogTamperedError
-from airflow_provider_kafka_s3.inspect.status import owned_topics
+from airflow_provider_kafka_s3.inspect.topics import require_begun
 from airflow_provider_kafka_s3.layout import keys
-from airflow_provider_kafka_s3.messages import few, or_nearest
+from airflow_provider_kafka_s3.messages import few
 from airflow_provider_kafka_s3.parallel import in_threads
 from airflow_provider_kafka_s3.reading.record_times import overlap, window
 from airflow_provider_kafka_s3.reading.snapshot_coverage import SnapshotCoverage
@@ -82,7 +82,7 @@ class Snapshot:
             if log.read_plan(1) is not None:
                 found = log.require_marker()
             else:
-                _require_begun(log)
+                require_begun(log)
         self.log = log
         self._is_latest = at is None
         self._marker = found[0] if found is not None else Marker(topic=log.topic, cluster_id="", topic_id="", start={})
@@ -413,22 +413,6 @@ class Snapshot:
         return dict(
             zip(numbers, in_threads(lambda b: self.log.amended_keys(b)[0], numbers, threads=_READERS), strict=True)
         )
-
-
-def _require_begun(log: TopicLog) -> None:
-    """Refuse a topic that no run has begun to land; one without records is empty."""
-    owned = owned_topics(log.store, topics_dir=log.topics_dir)
-    if (log.pipeline, log.topic) in owned:
-        return
-    names = sorted({pipeline for pipeline, _ in owned})
-    topics = [topic for pipeline, topic in owned if pipeline == log.pipeline]
-    what = f"pipeline {log.pipeline!r} has not begun to land topic {log.topic!r} below {log.store.url(log.topics_dir)}"
-    if topics:
-        there = or_nearest(log.topic, topics, f"it lands {few(topics)}")
-    else:
-        use = f"the pipelines there are {few(names)}" if names else "there is no pipeline: check bucket and topics_dir"
-        there = or_nearest(log.pipeline, names, use)
-    raise ConfigurationError(f"{what}. Nothing was read{there}")
 
 
 def _contiguous(marker: Marker) -> int:

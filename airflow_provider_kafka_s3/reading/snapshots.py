@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
-from airflow_provider_kafka_s3.inspect.status import owned_topics
+from airflow_provider_kafka_s3.inspect.topics import nothing_there, owned_topics
 from airflow_provider_kafka_s3.messages import or_nearest
 from airflow_provider_kafka_s3.parallel import in_threads
 from airflow_provider_kafka_s3.reading.snapshot import Snapshot
@@ -48,10 +48,7 @@ def snapshots(
     store = open_bucket(bucket, s3 or S3Settings(), credentials) if isinstance(bucket, str) else bucket
     landed = [topic for _, topic in owned_topics(store, topics_dir=topics_dir, pipeline=pipeline)]
     if not landed:
-        raise ConfigurationError(
-            f"pipeline {pipeline!r} has no topic below {store.url(topics_dir)}. Nothing was read. Correct the name, or "
-            f"topics_dir"
-        )
+        raise nothing_there(store, topics_dir=topics_dir, pipeline=pipeline)
     chosen = landed if topics is None else sorted(set(topics))
     batches = at or {}
     for name in (*chosen, *batches):

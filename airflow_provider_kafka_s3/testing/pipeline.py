@@ -20,7 +20,7 @@ from unittest import mock
 
 from airflow_provider_kafka_s3.config import DeviantArtNaming, JsonLines, Layout, default_partitioner
 from airflow_provider_kafka_s3.exceptions import KafkaS3Error, TopicNotFoundError
-from airflow_provider_kafka_s3.inspect.status import owned_topics
+from airflow_provider_kafka_s3.inspect.topics import owned_topics
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.pipeline import TopicPipeline
 from airflow_provider_kafka_s3.retry import Retrier

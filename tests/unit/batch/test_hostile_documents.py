@@ -33,7 +33,8 @@ from airflow_provider_kafka_s3.exceptions import (
     UnsupportedFormatError,
 )
 from airflow_provider_kafka_s3.inspect.lag import lag
-from airflow_provider_kafka_s3.inspect.status import owned_topics, topic_status
+from airflow_provider_kafka_s3.inspect.status import topic_status
+from airflow_provider_kafka_s3.inspect.topics import owned_topics
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.maintenance import gc
 from airflow_provider_kafka_s3.maintenance import recover as recovery

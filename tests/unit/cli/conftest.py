@@ -83,22 +83,32 @@ class World:
         for i in range(count):
             self.kafka.append(TOPIC, 0, b"%d" % i, timestamp=i)
 
-    def pipeline(self, store: ObjectStore | None = None) -> TopicPipeline:
-        """The topic, in a process that has read nothing yet."""
+    def pipeline(
+        self, store: ObjectStore | None = None, *, pipeline: str = PIPELINE, topic: str = TOPIC
+    ) -> TopicPipeline:
+        """A topic of a pipeline, in a process that has read nothing yet."""
         durable = DurableStore(store or self.bucket, no_wait())
-        return TopicPipeline(durable, self.kafka, topics_dir=TOPICS_DIR, pipeline=PIPELINE, topic=TOPIC)
+        return TopicPipeline(durable, self.kafka, topics_dir=TOPICS_DIR, pipeline=pipeline, topic=topic)
 
     def committer(self, store: ObjectStore | None = None) -> Committer:
         """Its committer, in a process that has read nothing yet."""
         return self.pipeline(store).committer
 
     def run(
-        self, run: str, offsets: TargetOffsets = "incremental", *, store: ObjectStore | None = None, **settings: Any
+        self,
+        run: str,
+        offsets: TargetOffsets = "incremental",
+        *,
+        store: ObjectStore | None = None,
+        pipeline: str = PIPELINE,
+        topic: str = TOPIC,
+        **settings: Any,
     ) -> TopicResult:
         """Run from beginning to end, without Spark."""
         defaults: dict[str, Any] = {"layout": BYTES, "starting": "earliest", "adopt_wait": 0.0}
         limits = Limits(**({"records_per_slice": 3} | settings.pop("limits", {})))
-        return self.pipeline(store).land(RunRequest(run=run, offsets=offsets, limits=limits, **(defaults | settings)))
+        request = RunRequest(run=run, offsets=offsets, limits=limits, **(defaults | settings))
+        return self.pipeline(store, pipeline=pipeline, topic=topic).land(request)
 
     def die(self, at: str, run: str = "died", **settings: Any) -> None:
         """Run, and crash after the document ``at`` was created."""

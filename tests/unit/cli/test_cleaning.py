@@ -48,7 +48,7 @@ def test_recover_decided_only_completes_and_reads_nothing(world: World, monkeypa
 def test_recover_of_a_topic_that_was_never_landed_creates_nothing(world: World) -> None:
     """A wrong name must not create a log."""
     output = world.on_topic("recover")
-    assert (output.code, "check --topics-dir, --pipeline" in output.err) == (2, True)
+    assert (output.code, "check bucket and topics_dir" in output.error) == (2, True)
     assert list(world.bucket.list("")) == []
 
 

@@ -92,6 +92,65 @@ def test_status_without_names_finds_every_topic(world: World) -> None:
     assert f"{PIPELINE} / {TOPIC}: 1 batch resolved, lag 0 offsets" in world.cli("status", *ALL).out
 
 
+@pytest.mark.parametrize("command", ["status", "verify", "gc"])
+def test_unknown_names_are_errors_with_the_nearest_ones(world: World, command: str) -> None:
+    """Of a pipeline, a topic or a folder: exit code 2, so that no monitor takes a misspelt name for a healthy one."""
+    world.run("first")
+    for names, expected in (
+        (("--pipeline", PIPELINE[:-1]), f"there is no pipeline {PIPELINE[:-1]!r} below s3://lake/{TOPICS_DIR}"),
+        (("--pipeline", PIPELINE[:-1]), f"did you mean {PIPELINE!r}?"),
+        (("--pipeline", "other"), f"the pipelines there are {PIPELINE}"),
+        (("--pipeline", PIPELINE[:-1], "--topic", TOPIC), f"did you mean {PIPELINE!r}?"),
+        (("--pipeline", PIPELINE, "--topic", TOPIC, "--topic", "order"), f"did you mean {TOPIC!r}?"),
+        (("--pipeline", PIPELINE, "--topic", "clicks"), f"it lands {TOPIC}"),
+        (("--topics-dir", "topic"), "there is no pipeline below s3://lake/topic."),
+    ):
+        output = world.cli(command, *ALL, *names, "--json")
+        assert (output.code, expected in output.error, "error" in output.data) == (2, True, True), output.err
+
+
+def test_commands_of_one_topic_name_the_nearest_one(world: World) -> None:
+    """Whatever they would do."""
+    world.run("first")
+    for command in (
+        ("recover",),
+        ("reset",),
+        ("abandon", "--batch", "1", "--release", "debt"),
+        ("cat", "--partition", "0", "--offset", "1"),
+        ("replay", "--id", "r", "--to", "copy"),
+    ):
+        name, *more = command
+        output = world.cli(name, *ALL, "--pipeline", PIPELINE, "--topic", "order", *more)
+        assert (output.code, f"did you mean {TOPIC!r}?" in output.error) == (2, True), output.err
+
+
+def test_a_topic_whose_first_run_has_failed_is_shown(world: World) -> None:
+    """It is not unknown: there is the document of its owner, and no batch."""
+    world.die("*/_owners/*")
+    output = world.on_topic("status", "--json")
+    assert (output.code, output.data) == (
+        0,
+        {"topics": [], "nothing_landed": [{"pipeline": PIPELINE, "topic": TOPIC}]},
+    )
+    assert f"{PIPELINE} / {TOPIC}: nothing is landed" in world.on_topic("status").out
+    assert "ended before its first batch" in world.on_topic("recover").error
+
+
+def test_list_has_every_pipeline_and_topic(world: World) -> None:
+    """With the number of complete batches, without Kafka; an empty place is no error."""
+    assert "there is no pipeline below s3://lake/" in world.cli("list", *ALL).out
+    world.run("first")
+    world.kafka.create_topic("clicks")
+    world.die("*/_owners/*", topic="clicks", pipeline="ckicks")
+    output = world.cli("list", *ALL, "--json")
+    assert output.data["topics"] == [
+        {"pipeline": "ckicks", "topic": "clicks", "batches": 0},
+        {"pipeline": PIPELINE, "topic": TOPIC, "batches": 1},
+    ]
+    lines = world.cli("list", *ALL, "--pipeline", PIPELINE).out.splitlines()
+    assert [line.split() for line in lines] == [["pipeline", "topic", "batches"], [PIPELINE, TOPIC, "1"]]
+
+
 def test_status_needs_no_kafka(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without it there is no lag."""
     monkeypatch.delenv("KAFKA_S3_BOOTSTRAP_SERVER")

@@ -1,0 +1,78 @@
+"""The pipelines and topics of a bucket, by their owner documents, and errors for names that are not among them."""
+
+from __future__ import annotations
+
+import itertools
+
+from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.documents.owner import decode_owner
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.messages import few, or_nearest
+from airflow_provider_kafka_s3.parallel import in_threads
+from airflow_provider_kafka_s3.storage.durable import DurableStore
+from airflow_provider_kafka_s3.storage.port import ObjectInfo
+
+__all__ = ["has_begun", "nothing_there", "owned_topics", "require_begun"]
+
+
+def owned_topics(store: DurableStore, *, topics_dir: str, pipeline: str | None = None) -> list[tuple[str, str]]:
+    """The topics that pipelines have begun to land under a ``topics_dir``, as (pipeline, topic).
+
+    Args:
+        store: the bucket.
+        topics_dir: prefix of all keys.
+        pipeline: only topics of this pipeline.
+    """
+
+    def read(info: ObjectInfo) -> list[tuple[str, str]]:
+        stored = store.get(info.key)
+        if stored is None:
+            return []
+        owner = decode_owner(stored.body, info.key, store.url(info.key), topics_dir=topics_dir)
+        return [(owner.pipeline, owner.topic)] if pipeline in (None, owner.pipeline) else []
+
+    owners = in_threads(read, store.list(keys.owners_prefix(topics_dir)), threads=16)
+    return sorted(itertools.chain.from_iterable(owners))
+
+
+def nothing_there(store: DurableStore, *, topics_dir: str, pipeline: str | None) -> ConfigurationError:
+    """The error for a pipeline without topics, or for a place without pipelines: a name is probably misspelt.
+
+    Args:
+        store: the bucket.
+        topics_dir: prefix of all keys.
+        pipeline: its name; None: no pipeline is named.
+    """
+    where = store.url(topics_dir)
+    names = sorted({owner for owner, _ in owned_topics(store, topics_dir=topics_dir)})
+    if pipeline is None or not names:
+        return ConfigurationError(f"there is no pipeline below {where}. Nothing was read; check bucket and topics_dir")
+    there = or_nearest(pipeline, names, f"the pipelines there are {few(names)}")
+    return ConfigurationError(f"there is no pipeline {pipeline!r} below {where}. Nothing was read{there}")
+
+
+def has_begun(log: TopicLog) -> bool:
+    """Whether the log has a marker or a batch."""
+    return log.store.head(keys.marker_key(log.prefix)) is not None or log.read_plan(1) is not None
+
+
+def require_begun(log: TopicLog) -> None:
+    """Refuse a topic that no run of the pipeline has begun to land: its name, or another one, is probably misspelt.
+
+    One whose first run has failed before its first batch has begun.
+
+    Raises:
+        ConfigurationError: there is neither a log nor an owner document, with the nearest names that are there.
+    """
+    if has_begun(log):
+        return
+    topics = [topic for _, topic in owned_topics(log.store, topics_dir=log.topics_dir, pipeline=log.pipeline)]
+    if not topics:
+        raise nothing_there(log.store, topics_dir=log.topics_dir, pipeline=log.pipeline)
+    if log.topic not in topics:
+        there = or_nearest(log.topic, topics, f"it lands {few(topics)}")
+        raise ConfigurationError(
+            f"pipeline {log.pipeline!r} has not begun to land topic {log.topic!r} below "
+            f"{log.store.url(log.topics_dir)}. Nothing was read{there}"
+        )
