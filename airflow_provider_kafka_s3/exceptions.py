@@ -151,7 +151,7 @@ class UnsupportedStoreError(ConfigurationError):
 
 
 class PipelineConflictError(ConfigurationError):
-    """Another pipeline already owns the topic under this ``topics_dir``."""
+    """Another pipeline already owns the topic under this ``topics_dir``, or this one has released it."""
 
     kind = "pipeline_conflict"
 

@@ -34,6 +34,7 @@ from airflow_provider_kafka_s3.maintenance.accept_loss import Absent, absent, ac
 from airflow_provider_kafka_s3.maintenance.gc import Garbage, collect, find_garbage
 from airflow_provider_kafka_s3.maintenance.last_chunks import find_data_objects, offsets_of_last_chunks
 from airflow_provider_kafka_s3.maintenance.recover import recover
+from airflow_provider_kafka_s3.maintenance.release import release, undecided
 from airflow_provider_kafka_s3.maintenance.repair import GoneRule, Repaired, repair
 from airflow_provider_kafka_s3.maintenance.reset import reset
 from airflow_provider_kafka_s3.maintenance.takeover import Takeover, plan_takeover, take_over
@@ -205,6 +206,14 @@ class TopicPipeline:
     def accept_gone(self, offsets: Offsets, *, reason: str, operator: str) -> Offsets:
         """See :func:`~airflow_provider_kafka_s3.maintenance.accept_loss.accept_gone`."""
         return accept_gone(self.committer, offsets, reason=reason, operator=operator)
+
+    def undecided(self) -> tuple[int, ...]:
+        """See :func:`~airflow_provider_kafka_s3.maintenance.release.undecided`."""
+        return undecided(self.committer)
+
+    def release(self, *, reason: str, operator: str) -> None:
+        """See :func:`~airflow_provider_kafka_s3.maintenance.release.release`."""
+        release(self.committer, reason=reason, operator=operator)
 
     def reset(self, *, operator: str) -> bool:
         """See :func:`~airflow_provider_kafka_s3.maintenance.reset.reset`."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from airflow_provider_kafka_s3.batch.nesting import refuse_nesting
@@ -51,6 +52,9 @@ __all__ = ["TopicLog", "prove_conditions"]
 log = logging.getLogger(__name__)
 
 D = TypeVar("D", bound=Document)
+
+_TRIES: Final = 5
+"""Compare-and-swaps of the owner document; one that is lost to another process is followed by an answer."""
 
 _INDEX_NAME: Final = re.compile(r"(\d{10})-(\d{10})\.json")
 
@@ -127,6 +131,7 @@ class TopicLog:
         """
         stored = self.read_marker()
         if stored is None:
+            self.refuse_release(self.read_plan(1))
             raise MarkerMissingError(
                 f"the marker of topic {self.topic!r} is gone, although batches exist. Nothing was changed. Build it "
                 f"again from the log: {self.remedies.repair()}; or restore its last version (bucket versioning). "
@@ -156,20 +161,13 @@ class TopicLog:
             Whether this marker is the stored one: another run may have been faster.
 
         Raises:
-            PipelineConflictError: another pipeline owns the topic, or a folder around or below it.
+            PipelineConflictError: another pipeline owns the topic, or a folder around or below it; or this one has
+                released it.
             UnsupportedStoreError: the store ignores conditions; no marker was written.
         """
         key = keys.owner_key(self.topics_dir, self.topic)
         refuse_nesting(self.store, topics_dir=self.topics_dir, topic=self.topic, data_prefix=data_prefix)
-        body = encode(Owner(pipeline=self.pipeline, topic=self.topic), write_stamp())
-        stored = self.store.create(key, body)
-        owner = decode_owner(stored, key, self.store.url(key), topics_dir=self.topics_dir)
-        if owner.pipeline != self.pipeline:
-            raise PipelineConflictError(
-                f"topic {self.topic!r} under topics_dir {self.topics_dir!r} belongs to pipeline {owner.pipeline!r}, so "
-                f"{self.pipeline!r} cannot land it there. Use that pipeline's name, or another topics_dir. The owner "
-                f"document: {self.store.url(key)}"
-            )
+        stored = self._take_topic(key)
         if unsafe_single_writer:
             log.warning(
                 "unsafe_single_writer: the store is not checked for conditional writes. Two runs of pipeline %s at the "
@@ -180,6 +178,91 @@ class TopicLog:
             prove_conditions(self.store, key, stored)
         body = encode(marker, write_stamp(), self.marker_url())
         return self.store.create(keys.marker_key(self.prefix), body) == body
+
+    def _take_topic(self, key: str) -> bytes:
+        """Create the owner document, or take the topic over from a pipeline that has released it; returns its bytes."""
+        body = encode(Owner(pipeline=self.pipeline, topic=self.topic), write_stamp())
+        for _ in range(_TRIES):
+            stored = self.store.create(key, body)
+            owner = decode_owner(stored, key, self.store.url(key), topics_dir=self.topics_dir)
+            if not owner.released:
+                self._check_owner(owner)
+                return stored
+            self.refuse_release(self.read_plan(1))
+            # Compared by its bytes: another pipeline may have taken the topic since.
+            now = self.store.get(key)
+            if now is not None and now.body == stored:
+                self.store.replace(key, body, now.etag)
+        raise self._owner_kept()
+
+    def require_owner(self) -> Owner | None:
+        """The owner document of the topic, or None if there is none.
+
+        Raises:
+            PipelineConflictError: the topic belongs to another pipeline.
+        """
+        found = self._read_owner()
+        if found is None:
+            return None
+        if not found[0].released:
+            self._check_owner(found[0])
+        return found[0]
+
+    def release_owner(self) -> None:
+        """Mark the owner document, behind :meth:`released`, so that another pipeline may take the topic."""
+        for _ in range(_TRIES):
+            found = self._read_owner()
+            if found is None or found[0].released or found[0].pipeline != self.pipeline:
+                return
+            released = encode(Owner(pipeline=self.pipeline, topic=self.topic, released=True), write_stamp())
+            if self.store.replace(keys.owner_key(self.topics_dir, self.topic), released, found[1]):
+                return
+        raise self._owner_kept()
+
+    def _owner_kept(self) -> UnknownOutcomeError:
+        return UnknownOutcomeError(
+            f"the owner document of topic {self.topic!r} could not be replaced: the store gave no usable answer "
+            f"{_TRIES} times. Nothing is lost; try again: {self.store.url(keys.owner_key(self.topics_dir, self.topic))}"
+        )
+
+    def _read_owner(self) -> tuple[Owner, str] | None:
+        key = keys.owner_key(self.topics_dir, self.topic)
+        stored = self.store.get(key)
+        if stored is None:
+            return None
+        return decode_owner(stored.body, key, self.store.url(key), topics_dir=self.topics_dir), stored.etag
+
+    def _check_owner(self, owner: Owner) -> None:
+        if owner.pipeline == self.pipeline:
+            return
+        release = replace(self.remedies, pipeline=owner.pipeline).release()
+        raise PipelineConflictError(
+            f"topic {self.topic!r} under topics_dir {self.topics_dir!r} belongs to pipeline {owner.pipeline!r}, not to "
+            f"{self.pipeline!r}. Nothing was changed. Use that pipeline's name, or another topics_dir; or, if that "
+            f"pipeline has landed nothing, as its name was misspelt, release the topic: {release}. The owner document: "
+            f"{self.store.url(keys.owner_key(self.topics_dir, self.topic))}"
+        )
+
+    def released(self) -> Plan | None:
+        """The plan by which the pipeline has released the topic, the last one of the log; None: it has not."""
+        marker = self.read_marker()
+        batch = 1
+        while marker is not None and marker[0].is_resolved(batch):
+            batch += 1
+        while (plan := self.read_plan(batch)) is not None and plan.type != "release":
+            batch += 1
+        return plan
+
+    def refuse_release(self, plan: Plan | None) -> None:
+        """Raise PipelineConflictError for a plan by which the pipeline has released the topic."""
+        if plan is None or plan.type != "release":
+            return
+        raise PipelineConflictError(
+            f"pipeline {self.pipeline!r} has released topic {self.topic!r} by {printable(plan.run)}, having landed "
+            f"nothing of it, and cannot land it any more. Nothing was changed. Use another name of the pipeline, or "
+            f"that of the pipeline that lands the topic now. To use this name again, end all its runs and delete its "
+            f"documents: {self.store.url(self.prefix)}"
+        )
 
     def replace_marker(self, marker: Marker, etag: str) -> bool:
         """Compare-and-swap the marker. False if it has changed (perhaps by this write): read it again."""
@@ -196,6 +279,7 @@ class TopicLog:
 
         Raises:
             MarkerMissingError: there is no marker.
+            PipelineConflictError: the pipeline has released the topic.
             LogTamperedError: marker and log are inconsistent.
         """
         marker, etag = seen or self.require_marker()
@@ -212,6 +296,7 @@ class TopicLog:
                 if upcoming is not None or batch > MAX_BATCH:
                     raise self._tampered(batch, marker)
                 return View(marker=marker, etag=etag, open_plans=open_plans, next=batch)
+            self.refuse_release(plan)
             twice = plan.claim & marker.covered if plan.generation == marker.generation else NO_OFFSETS
             if twice and not self._is_released(batch):
                 raise LogTamperedError(

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from airflow_provider_kafka_s3.documents.owner import decode_owner
-from airflow_provider_kafka_s3.exceptions import ConfigurationError, PipelineConflictError
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, ControlError, PipelineConflictError
 from airflow_provider_kafka_s3.layout import keys
 
 if TYPE_CHECKING:
@@ -58,10 +58,12 @@ def refuse_nesting(store: DurableStore, *, topics_dir: str, topic: str, data_pre
     if shared:
         _refuse_topics_of_days(store, topics_dir, refused)
     for owner_key in _owner_keys_below(store, data_prefix):
+        inner = owner_key.partition(f"/{keys.CONTROL_DIR}/")[0]
+        if _is_released(store, inner, owner_key):
+            continue
         if shared and not keys.is_shared_folder(owner_key.removeprefix(data_prefix).partition("/")[0]):
             # The topics that share the folder, or those of a topics_dir beside the folders of days.
             continue
-        inner = owner_key.partition(f"/{keys.CONTROL_DIR}/")[0]
         raise PipelineConflictError(
             f"{refused}: its folder {data_prefix!r} holds another topics_dir, {inner!r}, and readers of the topic "
             f"would read both. Nothing was written. Use another topics_dir; see {store.url(owner_key)}"
@@ -73,7 +75,7 @@ def _refuse_topics_of_days(store: DurableStore, topics_dir: str, refused: str) -
     prefix = keys.owners_prefix(topics_dir)
     for info in store.list(prefix):
         topic = info.key.removeprefix(prefix).removesuffix(".json")
-        if keys.is_shared_folder(topic):
+        if keys.is_shared_folder(topic) and not _is_released(store, topics_dir, info.key):
             raise PipelineConflictError(
                 f"{refused} with naming='deviantart': topic {topic!r} of another pipeline has a folder there, which "
                 f"is that of a day, and readers of that topic would read both. Nothing was written. Use another "
@@ -119,7 +121,19 @@ def _owner_of(store: DurableStore, topics_dir: str, topic: str) -> str | None:
     except ConfigurationError:
         return None
     stored = store.get(key)
-    return None if stored is None else decode_owner(stored.body, key, store.url(key), topics_dir=topics_dir).pipeline
+    if stored is None:
+        return None
+    owner = decode_owner(stored.body, key, store.url(key), topics_dir=topics_dir)
+    return None if owner.released else owner.pipeline
+
+
+def _is_released(store: DurableStore, topics_dir: str, key: str) -> bool:
+    """Whether a pipeline has released the topic of this owner document, so that none of its objects exist."""
+    try:
+        stored = store.get(key)
+        return stored is not None and decode_owner(stored.body, key, store.url(key), topics_dir=topics_dir).released
+    except ControlError:
+        return False
 
 
 def _object_of_a_day(store: DurableStore, outer: str, folder: str) -> str | None:

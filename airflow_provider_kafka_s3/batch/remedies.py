@@ -58,6 +58,10 @@ class Remedies:
         """Rolls decided batches forward, without Kafka."""
         return self._line("recover", "--decided-only")
 
+    def release(self) -> str:
+        """Lets another pipeline land a topic of which nothing is landed."""
+        return self._line("release")
+
     def repair(self, *arguments: str) -> str:
         """Rebuilds the marker from the log."""
         return self._line("repair", *arguments)

@@ -66,25 +66,7 @@ def parser() -> argparse.ArgumentParser:
         )
         return command
 
-    status_parser = add(
-        "status",
-        status.status,
-        "Show landed offsets, open batches and lag of topics.",
-        topics="many",
-        dry_run=False,
-    )
-    status_parser.add_argument(
-        "--last", type=int, default=5, metavar="N", help="show the last N batches (default: %(default)s)"
-    )
-
-    _add_list(commands)
-    verify_parser = add(
-        "verify", verify.verify, "Read objects back and compare them with their manifests.", topics="many"
-    )
-    verify_parser.add_argument("--batch", type=int, action="append", help="only this batch; repeatable")
-    verify_parser.add_argument("--offsets", help="only these offsets, as PARTITION:START-END[,…], the end excluded")
-    verify_parser.add_argument("--restore", action="store_true", help="write missing objects again from Kafka")
-
+    _add_inspection(commands, add)
     _add_readers(add)
 
     recover = signed(
@@ -140,6 +122,10 @@ def parser() -> argparse.ArgumentParser:
         "--offsets", help="offsets that retention deleted, as PARTITION:START-END[,…], the end excluded"
     )
 
+    signed(
+        add("release", maintenance.release, "Let another pipeline land a topic of which this one has landed nothing.")
+    )
+
     signed(add("reset", maintenance.reset, "Continue with a topic that was created again under the same name."))
 
     repair_parser = signed(add("repair", repair.repair, "Build the marker again from the log."))
@@ -180,13 +166,32 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-def _add_list(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command that lists pipelines."""
+def _add_inspection(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], add: Callable[..., argparse.ArgumentParser]
+) -> None:
+    """Add the commands that show or check what is landed."""
+    status_parser = add(
+        "status",
+        status.status,
+        "Show landed offsets, open batches and lag of topics.",
+        topics="many",
+        dry_run=False,
+    )
+    status_parser.add_argument(
+        "--last", type=int, default=5, metavar="N", help="show the last N batches (default: %(default)s)"
+    )
+
     listed = _command(commands, "list", status.list_topics, "List the pipelines below a prefix, and their topics.")
     listed.set_defaults(topic=None)
     listed.add_argument("--topics-dir", default="topics", help="prefix of all keys (default: %(default)s)")
     listed.add_argument("--pipeline", help="only topics of this pipeline")
     add_options(listed)
+    verify_parser = add(
+        "verify", verify.verify, "Read objects back and compare them with their manifests.", topics="many"
+    )
+    verify_parser.add_argument("--batch", type=int, action="append", help="only this batch; repeatable")
+    verify_parser.add_argument("--offsets", help="only these offsets, as PARTITION:START-END[,…], the end excluded")
+    verify_parser.add_argument("--restore", action="store_true", help="write missing objects again from Kafka")
 
 
 def _add_readers(add: Callable[..., argparse.ArgumentParser]) -> None:

@@ -1,4 +1,4 @@
-"""The commands ``abandon``, ``accept-loss``, ``reset``, ``recover`` and ``gc``.
+"""The commands ``abandon``, ``accept-loss``, ``reset``, ``release``, ``recover`` and ``gc``.
 
 Each may be repeated, and may run at the same time as any run of the pipeline.
 """
@@ -12,10 +12,11 @@ from airflow_provider_kafka_s3.cli.access import Access
 from airflow_provider_kafka_s3.cli.output import FINDINGS, OK, Answer, count, table
 from airflow_provider_kafka_s3.documents.notation import parse_offsets
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.inspect.topics import require_begun
 from airflow_provider_kafka_s3.maintenance.named_batch import require_plan
 from airflow_provider_kafka_s3.maintenance.reset import live_topic_id
 
-__all__ = ["abandon", "accept_loss", "collect", "recover", "reset"]
+__all__ = ["abandon", "accept_loss", "collect", "recover", "release", "reset"]
 
 
 def abandon(access: Access) -> Answer:
@@ -132,6 +133,22 @@ def reset(access: Access) -> Answer:
         else "the topic is the landed one; nothing was changed"
     )
     return Answer(data | {"reset": done, "generation": generation}, [line])
+
+
+def release(access: Access) -> Answer:
+    """Let another pipeline land a topic of which this one has landed nothing."""
+    arguments = access.arguments
+    topic = access.topic_pipeline(arguments.pipeline, arguments.topic)
+    require_begun(topic.log)
+    abandoned = list(topic.undecided())
+    if not arguments.dry_run:
+        topic.release(reason=arguments.reason, operator=arguments.operator)
+    would = "would be" if arguments.dry_run else "is"
+    name, pipeline = topic.log.topic, topic.log.pipeline
+    lines = [f"topic {name} {would} released: another pipeline may land it, and {pipeline} cannot any more"]
+    if abandoned:
+        lines.append(f"abandoned batches: {', '.join(map(str, abandoned))}")
+    return Answer({"abandoned": abandoned, "dry_run": arguments.dry_run}, lines)
 
 
 def recover(access: Access) -> Answer:

@@ -239,7 +239,7 @@ def indexed_batch(
         high = max(entry.max_timestamp for entry in decision.objects)
     return IndexedBatch(
         batch=plan.batch,
-        type=plan.type,
+        type="reset" if plan.type == "reset" else "data",  # a release is not decided
         status=decision.status,
         release=decision.release,
         generation=plan.generation,

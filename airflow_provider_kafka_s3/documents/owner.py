@@ -9,11 +9,18 @@ from airflow_provider_kafka_s3.layout import keys
 __all__ = ["Owner", "decode_owner"]
 
 
-class Owner(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The pipeline that a topic belongs to under one ``topics_dir``."""
+class Owner(Document, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The pipeline that a topic belongs to under one ``topics_dir``.
+
+    Attributes:
+        pipeline: its name.
+        topic: the Kafka topic.
+        released: whether the pipeline has landed nothing and never will: any other pipeline may take the topic.
+    """
 
     pipeline: str
     topic: str
+    released: bool = False
 
 
 def decode_owner(stored: bytes, key: str, where: str, *, topics_dir: str) -> Owner:

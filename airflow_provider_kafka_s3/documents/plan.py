@@ -51,7 +51,8 @@ class Plan(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     Attributes:
         batch: its number, from 1, without gaps per topic.
-        type: ``data``, or ``reset``: the barrier between two incarnations of a topic.
+        type: ``data``; ``reset``: the barrier between two incarnations of a topic; or ``release``: the end of the log,
+            behind which there is no plan, since another pipeline may land the topic.
         topic: the Kafka topic.
         topic_id: incarnation of the topic that the offsets belong to; empty on brokers without topic ids.
         generation: number of resets before it.
@@ -60,17 +61,17 @@ class Plan(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
         isolation: isolation level of the end offsets and of the read.
         slices: offset ranges to read, ordered by id.
         skipped: claimed offsets that retention deleted, under the policy ``skip``.
-        layout: layout of the objects; None for a reset.
+        layout: layout of the objects; None without data.
         layout_sha256: digest of the layout, computed by the version that planned it; information.
         start: of batch 1: the marker's ``start``, from which a lost marker is rebuilt. None for all other batches.
-        new_topic_id: incarnation that a reset continues with; None for data.
+        new_topic_id: incarnation that a reset continues with; else None.
         writer: versions of the software that planned it; information.
         groups: ids of the slices that share objects, and that one task reads; together all ids in their order. Empty:
             no slice shares objects with another.
     """
 
     batch: int
-    type: Literal["data", "reset"]
+    type: Literal["data", "reset", "release"]
     topic: str
     topic_id: str
     generation: int
@@ -100,7 +101,7 @@ class Plan(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
         ):
             raise ValueError(f"type {self.type!r} does not go with its layout or new topic id")
         if (self.type == "data") != bool(self.slices or self.skipped):
-            raise ValueError("a plan of data claims offsets, and a reset claims none")
+            raise ValueError("a plan of data claims offsets, and another one claims none")
         starts = (self.start or {}).items()
         if (self.start is not None and self.batch != 1) or any(not 0 <= p <= MAX_PARTITION or o < 0 for p, o in starts):
             raise ValueError(f"batch {self.batch} cannot have the start offsets {self.start}")

@@ -30,7 +30,7 @@ def owned_topics(store: DurableStore, *, topics_dir: str, pipeline: str | None =
         if stored is None:
             return []
         owner = decode_owner(stored.body, info.key, store.url(info.key), topics_dir=topics_dir)
-        return [(owner.pipeline, owner.topic)] if pipeline in (None, owner.pipeline) else []
+        return [(owner.pipeline, owner.topic)] if pipeline in (None, owner.pipeline) and not owner.released else []
 
     owners = in_threads(read, store.list(keys.owners_prefix(topics_dir)), threads=16)
     return sorted(itertools.chain.from_iterable(owners))

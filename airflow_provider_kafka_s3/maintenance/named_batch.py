@@ -17,7 +17,7 @@ def require_plan(committer: Committer, batch: int) -> Plan:
         ConfigurationError: there is no such batch.
     """
     plan = committer.log.read_plan(batch)
-    if plan is None:
+    if plan is None or plan.type == "release":
         raise ConfigurationError(
             f"topic {committer.log.topic!r} has no batch {batch}; nothing was changed. Its plan would be "
             f"{committer.log.plan_url(batch)}"

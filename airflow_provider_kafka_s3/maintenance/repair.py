@@ -23,14 +23,12 @@ from airflow_provider_kafka_s3.documents.codec import encode, write_stamp
 from airflow_provider_kafka_s3.documents.manifest import Manifest, ObjectEntry
 from airflow_provider_kafka_s3.documents.marker import Marker, fold, fold_batch
 from airflow_provider_kafka_s3.documents.offsets import Ranges, coalesce, subtract
-from airflow_provider_kafka_s3.documents.owner import decode_owner
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import (
     ConfigurationError,
     CorruptControlError,
     KafkaS3Error,
     LogTamperedError,
-    PipelineConflictError,
     TransientError,
 )
 from airflow_provider_kafka_s3.layout import keys
@@ -183,10 +181,12 @@ def _repair_marker(
     topic_log = committer.log
     recorded: list[Gone] = []
     for _ in range(_TRIES):
-        _require_owner(topic_log)
+        topic_log.require_owner()
         # Read before the plans, which are never deleted: a marker read later could include batches planned since.
         stored, known = _read_marker(topic_log)
         planned, decided = _numbers(topic_log)
+        if planned:
+            topic_log.refuse_release(topic_log.read_plan(planned[-1]))
         if known is not None and not every_document:
             indexed = _by_index(committer, known, planned, decided, start)
             if indexed is not None:
@@ -223,19 +223,6 @@ def _repair_marker(
         f"the marker of topic {topic_log.topic!r} changed {_TRIES} times during the repair; check it and try again: "
         f"{topic_log.marker_url()}"
     )
-
-
-def _require_owner(topic_log: TopicLog) -> None:
-    key = keys.owner_key(topic_log.topics_dir, topic_log.topic)
-    stored = topic_log.store.get(key)
-    if stored is None:
-        return
-    owner = decode_owner(stored.body, key, topic_log.store.url(key), topics_dir=topic_log.topics_dir)
-    if owner.pipeline != topic_log.pipeline:
-        raise PipelineConflictError(
-            f"topic {topic_log.topic!r} under topics_dir {topic_log.topics_dir!r} belongs to pipeline "
-            f"{owner.pipeline!r}, not to {topic_log.pipeline!r}; give that pipeline"
-        )
 
 
 def _read_marker(topic_log: TopicLog) -> tuple[StoredObject | None, Marker | None]:

@@ -153,7 +153,7 @@ def expected_in_index(state: TopicState, batch: int, same_layout_as: int | None)
     fits = sum(len(one[p]) for one in (claim, skipped) for p in one) <= 1_000
     return IndexedBatch(
         batch=batch,
-        type=plan.type,
+        type="reset" if plan.type == "reset" else "data",  # a release is not decided
         status=manifest.status,
         release=manifest.release,
         generation=plan.generation,
@@ -218,6 +218,8 @@ def _check_log(state: TopicState) -> Iterable[str]:
             yield f"I4 plan {batch} is of batch {plan.batch} of topic {plan.topic!r}"
         if plan.generation != resets:
             yield f"I4 plan {batch} is of generation {plan.generation}, after {resets} resets"
+        if plan.type == "release" and (batch != len(state.plans) or any(m.objects for m in state.manifests.values())):
+            yield f"I4 plan {batch} releases the topic, although there is a later one, or something is landed"
         if plan.type == "data" and plan.run not in state.runs:
             yield f"I4 plan {batch} has no record of its run {plan.run!r}: a retry would have another target"
         manifest = state.manifests.get(batch)

@@ -9,6 +9,7 @@ from airflow_provider_kafka_s3.batch import log
 from airflow_provider_kafka_s3.config import Naming
 from airflow_provider_kafka_s3.exceptions import PipelineConflictError
 from airflow_provider_kafka_s3.maintenance import gc
+from airflow_provider_kafka_s3.maintenance.release import release
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.invariants import check_bucket, check_unchanged, snapshot
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
@@ -54,6 +55,20 @@ NESTED = [
     (("", "y"), ("y", "z")),
     (("a/x", "y"), ("a/x/y", "y")),
 ]
+
+
+@pytest.mark.parametrize(("outer", "inner"), NESTED)
+def test_a_released_topic_is_in_nobodys_way(outer: tuple[str, str], inner: tuple[str, str]) -> None:
+    """Neither around another pipeline's folder nor in it: none of its objects exist."""
+    for first, second in ((outer, inner), (inner, outer)):
+        pipelines = Pipelines()
+        store = FaultyStore(pipelines.bucket)
+        store.inject(Fault.CRASH_AFTER, operation="put_new", key="*.plan.json")
+        with pytest.raises(SimulatedCrash):
+            pipelines.lands(*first, store=store)
+        release(pipelines.engine(*first).committer, reason="typo", operator="me")
+        pipelines.lands(*second)
+        assert pipelines.check(*second) == 4
 
 
 @pytest.mark.parametrize(("outer", "inner"), NESTED)

@@ -72,11 +72,15 @@ class World:
 
     def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
         self.now = 1_000_000_000.0
-        self.bucket = MemoryStore("lake", clock=lambda: self.now)
+        self.empty_bucket()
         self.kafka = SimulatedKafka()
         self.kafka.create_topic(TOPIC)
         self.fill(6)
         self._capsys = capsys
+
+    def empty_bucket(self) -> None:
+        """Begin with another bucket."""
+        self.bucket = MemoryStore("lake", clock=lambda: self.now)
 
     def fill(self, count: int) -> None:
         """Append JSON records."""
@@ -131,14 +135,8 @@ class World:
 
     def check(self, **options: Any) -> None:
         """Check that the bucket has every record of Kafka once, and that the marker agrees."""
-        check_bucket(
-            self.bucket,
-            topics_dir=TOPICS_DIR,
-            pipeline=PIPELINE,
-            topic=TOPIC,
-            source=self.kafka.all_records(),
-            **({"recovered": True} | options),
-        )
+        place = {"topics_dir": TOPICS_DIR, "pipeline": PIPELINE, "topic": TOPIC}
+        check_bucket(self.bucket, source=self.kafka.all_records(), **(place | {"recovered": True} | options))
 
     def data_keys(self) -> list[str]:
         """Keys of the visible objects."""
