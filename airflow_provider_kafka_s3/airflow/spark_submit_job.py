@@ -132,11 +132,11 @@ class SparkSubmitJob:
     def _submit(self, spec: JobSpec, application: Path) -> str:
         """Run ``spark-submit``; returns why it was not called, or an empty text."""
         self._hook = self._make_hook(application, spec.offsets)
-        spec.write(self._job_file)
         if self._killed:
             return "the job was killed before it was submitted"
         try:
-            self._hook.submit(str(job_script()))
+            with spec.offered(self._job_file):
+                self._hook.submit(str(job_script()))
         except (FileNotFoundError, PermissionError) as e:
             if self._killed:
                 raise

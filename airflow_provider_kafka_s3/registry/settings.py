@@ -92,10 +92,11 @@ class RegistrySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
                 f"PEM form"
             ) from None
         if self.certificate is not None:
-            with _file_of(f"{self.certificate}\n{self.key or ''}") as path:
+            both = f"{self.certificate}\n{self.key or ''}"
+            with _file_of(both) as certificate, _file_of(both) as key:
                 try:
                     # Without a password OpenSSL would ask for one at the terminal.
-                    context.load_cert_chain(path, password=self.key_password or "")
+                    context.load_cert_chain(certificate, key, self.key_password or "")
                 except (ssl.SSLError, ValueError) as e:
                     raise ConfigurationError(
                         f"the client's certificate or key for the schema registry cannot be used: {e}; give both in "
@@ -133,8 +134,11 @@ def _port_is_valid(address: SplitResult) -> bool:
 
 @contextlib.contextmanager
 def _file_of(text: str) -> Iterator[str]:
-    """The path of a file that only this user can read: ``ssl`` loads certificates of clients from files only."""
-    with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".pem") as file:
+    """A path by which only this process can read a text, once: ``ssl`` loads certificates of clients from files only.
+
+    The file has no name, so nothing is left of it however the process ends.
+    """
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as file:
         file.write(text)
-        file.flush()
-        yield file.name
+        file.seek(0)
+        yield f"/dev/fd/{file.fileno()}"

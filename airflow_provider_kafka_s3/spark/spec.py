@@ -1,13 +1,16 @@
 """The input and the result of one Spark job: two files that the caller and the driver share.
 
-The job file holds secrets, so only its owner can read it, and the driver removes it after reading. Only its path is an
-argument of the process. The driver has to run on the caller's machine (client mode or a local master).
+The job file holds secrets, so it is a named pipe: its content is never on a disk, and is gone with the process that
+offers it. Only its path is an argument of the driver, which has to run on the caller's machine (client mode or a local
+master).
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -113,31 +116,63 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         """The limit of the batch of a plan."""
         return None if self.max_dead_letters is None else DeadLetterLimit(self.max_dead_letters, ref.dead_letters)
 
-    def write(self, path: str | Path) -> None:
-        """Write the job file; FileExistsError if there is one.
+    @contextlib.contextmanager
+    def offered(self, path: str | Path) -> Iterator[None]:
+        """Offer the job file to one driver, until the block ends or this process does.
 
-        It is created with the mode 0600, so other users can never read it.
+        Only this user can read it. A driver that begins later finds nothing, and does not begin the job.
+
+        Args:
+            path: of the job file, which does not exist.
+
+        Raises:
+            ConfigurationError: it cannot be created.
         """
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with open(descriptor, "wb") as file:
-            file.write(msgspec.json.encode(self))
+        try:
+            os.mkfifo(path, 0o600)
+            # With a reader, what is written waits in the pipe for the driver, also behind the end of the writer.
+            reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            writer = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        except OSError as e:
+            raise ConfigurationError(
+                f"the named pipe {path}, by which the driver of a job gets its description, cannot be created "
+                f"({e.strerror}); set the variable TMPDIR of the worker to a folder of a local disk"
+            ) from e
+        try:
+            # What is longer than a pipe is written while the driver reads it.
+            threading.Thread(
+                target=_write, args=(writer, msgspec.json.encode(self)), name="job-file", daemon=True
+            ).start()
+            yield
+        finally:
+            os.close(reader)
+            Path(path).unlink(missing_ok=True)
 
     @classmethod
     def read(cls, path: str | Path) -> JobSpec:
         """Read a job file and remove it.
 
         Raises:
-            ConfigurationError: it does not exist, or was written by another version. That version gets the error in
-                the result file, if its job file contains the path.
+            ConfigurationError: it does not exist, nobody offers it any more, or another version does. That version
+                gets the error in the result file, if its job file contains the path.
         """
         try:
-            body = Path(path).read_bytes()
+            # Opened so, a pipe whose writer is gone does not wait for another one.
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+            os.set_blocking(descriptor, True)
+            with open(descriptor, "rb") as file:
+                body = file.read()
             os.unlink(path)
         except OSError as e:
             raise ConfigurationError(
                 f"job file {path} cannot be read and removed ({e.strerror}). It is created for one submit, removed "
                 f"when that begins, and has to be on the driver's machine: use a local master or deploy mode 'client'"
             ) from e
+        if not body:
+            raise ConfigurationError(
+                f"job file {path} has no content: the task that submitted this job has ended, or runs on another "
+                f"machine; nothing was read. Let the task run again, with a local master or deploy mode 'client'"
+            )
         try:
             return decode_struct(body, cls)
         except (msgspec.DecodeError, ValueError) as e:
@@ -162,6 +197,14 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         )
 
     __str__ = __repr__
+
+
+def _write(descriptor: int, body: bytes) -> None:
+    # The driver may end before it has read all.
+    with contextlib.suppress(BrokenPipeError), open(descriptor, "wb", buffering=0) as file:
+        rest = memoryview(body)
+        while rest:
+            rest = rest[file.write(rest) :]
 
 
 class _OtherPlan(msgspec.Struct):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -59,19 +60,22 @@ class ConnectJob:
         """See :class:`~airflow_provider_kafka_s3.submit.job.SparkJob`; ``spec`` names a server."""
         output = collections.deque[str](maxlen=_OUTPUT)
         job_file = Path(spec.result_path).with_name("job.json")
-        spec.write(job_file)
         environment = spark_command.environment_of(self.environment)
         warm = warm_drivers(environment, self.warm_seconds, self._log, driver=self._driver)
         # Not in this process: gRPC has threads and locks, which neither a fork by Airflow nor a signal may interrupt
         # halfway. And when this process is killed with -9, the driver still interrupts the job.
         try:
-            forked = None if warm is None else warm.fork(job_file, self._log)
-            if forked is not None:
-                self._log.info("the driver is a fork of this worker's warm process")
-            elif not job_file.exists():  # a driver that did not begin in time has read it
-                spec.write(job_file)
-            with forked or StartedDriver(job_file, environment, driver=self._driver) as process:
-                self._process = process
+            with contextlib.ExitStack() as offered:
+                offered.enter_context(spec.offered(job_file))
+                forked = None if warm is None else warm.fork(job_file, self._log)
+                if forked is not None:
+                    self._log.info("the driver is a fork of this worker's warm process")
+                else:
+                    # A fork that did not begin in time may have read it.
+                    offered.close()
+                    offered.enter_context(spec.offered(job_file))
+                process: DriverProcess = forked or StartedDriver(job_file, environment, driver=self._driver)
+                self._process = offered.enter_context(process)
                 if self._killed:
                     self.kill()
                 for line in process.output:

@@ -103,11 +103,13 @@ class Peers:
         began, used = time.perf_counter(), time.process_time()
         plan = pipeline.plan(topic.name, "run")
         spec = pipeline.spec({topic.name: plan}, "run", folder / "result.json")
-        command, env = submit_command(spec, folder, spark_log_level="ERROR")
+        job_file = folder / "job.json"
+        command, env = submit_command(job_file, spark_log_level="ERROR")
         archive = class_archive(self.folder / "classes", command[0], env, {}) if archived else None
         env |= jvm_variables(env, offsets=topic.records, archive=archive)
         planning = time.perf_counter() - began, time.process_time() - used
-        cost = whole(command, env, folder / "output")
+        with spec.offered(job_file):
+            cost = whole(command, env, folder / "output")
         if archive is not None:
             archive.keep()
             archive.discard()

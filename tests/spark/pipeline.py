@@ -12,7 +12,7 @@ import subprocess
 import sys
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -263,35 +263,39 @@ def land_together(spark: SparkSession, topics: Mapping[Pipeline, str], run: str 
     assert [topic for each, topic in topics.items() if not each.objects(topic)] == []
 
 
-def submit_command(spec: JobSpec, folder: Path, **conf: str) -> tuple[list[str], dict[str, str]]:
+def submit_command(job_file: Path, **conf: str) -> tuple[list[str], dict[str, str]]:
     """The command line of a job with a job file as the operator has it, and its environment variables."""
-    job_file = folder / f"{uuid.uuid4().hex}.json"
-    spec.write(job_file)
     binary = Path(sys.executable).parent / "spark-submit"
     options = [part for name, value in spark_conf(**conf).items() for part in ("--conf", f"{name}={value}")]
     command = [str(binary), *options, str(job_script()), "--job-file", str(job_file)]
     return command, {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
 
 
-def submit(spec: JobSpec, folder: Path, **conf: str) -> subprocess.Popen[str]:
+@contextlib.contextmanager
+def submit(spec: JobSpec, folder: Path, **conf: str) -> Iterator[subprocess.Popen[str]]:
     """Run a job as the operator does: spark-submit in a process of its own, with a job file."""
-    command, env = submit_command(spec, folder, **conf)
+    job_file = folder / f"{uuid.uuid4().hex}.json"
+    command, env = submit_command(job_file, **conf)
     env |= jvm_variables(env, offsets=sum(ref.offsets for ref in spec.plans), archive=None)
-    return subprocess.Popen(
-        command,
-        env={**os.environ, **env},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
+    with (
+        spec.offered(job_file),
+        subprocess.Popen(
+            command,
+            env={**os.environ, **env},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        ) as process,
+    ):
+        yield process
 
 
 def submitted(spec: JobSpec, folder: Path, **conf: str) -> tuple[JobResult | None, str, int]:
     """Run a job by spark-submit to its end; returns its result, its output and the exit code."""
-    process = submit(spec, folder, **conf)
-    output, _ = process.communicate()
+    with submit(spec, folder, **conf) as process:
+        output, _ = process.communicate()
     return JobResult.read(spec.result_path), output, process.returncode
 
 

@@ -228,9 +228,9 @@ def test_a_driver_ends_with_its_parent_process(
     with ThreadedS3Server(middleware=gate) as server:
         pipeline = make_pipeline(endpoint=server.endpoint, layout=JSON)
         spec = runner.spec(pipeline, topic)
-        job_file = Path(spec.result_path).with_name("job.json")
-        spec.write(job_file)
-        with subprocess.Popen([sys.executable, "-c", WORKER, str(job_file)], stderr=subprocess.DEVNULL) as worker:
+        given = Path(spec.result_path).with_name("given.json")
+        command = [sys.executable, "-c", WORKER, str(given)]
+        with spec.offered(given), subprocess.Popen(command, stderr=subprocess.DEVNULL) as worker:
             assert gate.held.wait(120)
             (driver,) = psutil.Process(worker.pid).children()
             worker.kill()

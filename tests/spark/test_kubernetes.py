@@ -142,7 +142,6 @@ def test_the_pods_of_executors_have_the_documented_settings_and_no_secret(
     pipeline = make_pipeline(kafka=sasl_config, layout=Layout(format=JsonLines()))
     spec = pipeline.spec({topic: pipeline.plan(topic, "run")}, "run", tmp_path / "result.json")
     job_file = tmp_path / "job.json"
-    spec.write(job_file)
     secret = tmp_path / "secret"
     secret.touch(mode=0o600)
     secret.write_text(CLUSTER_SECRET)
@@ -169,11 +168,11 @@ def test_the_pods_of_executors_have_the_documented_settings_and_no_secret(
             ),
             *(str(job_script()), "--job-file", str(job_file)),
         ]
-        with submitted(command, tmp_path / "log") as driver:
+        with spec.offered(job_file), submitted(command, tmp_path / "log") as driver:
             api.wait_for_pods(driver)
             jvm = psutil.Process(driver.pid)
             arguments = json.dumps(command_lines([jvm, *jvm.children(recursive=True)]))
-    assert not job_file.exists(), "the driver removes it when it has read it"
+            assert not job_file.exists(), "the driver removes it when it has read it"
     for text in (json.dumps(api.pods), "".join(api.other), arguments, (tmp_path / "log").read_text()):
         for value in (PASSWORD, json.dumps(PASSWORD)[1:-1], CREDENTIALS.secret_access_key, CLUSTER_SECRET):
             assert value not in text

@@ -59,20 +59,18 @@ def test_a_driver_killed_after_a_part_was_uploaded_leaves_nothing_and_the_next_o
         plan = pipeline.plan(topic, "run")
         spec = pipeline.spec({topic: plan}, "run", tmp_path / "result.json")
 
-        first = submit(spec, tmp_path)
-        assert gate.held.wait(120)
-        assert list(pipeline.store.pending_uploads(""))
-        arguments = [psutil.Process(first.pid).cmdline(), *_commands(first.pid)]
-        kill_all(first)
+        with submit(spec, tmp_path) as first:
+            assert gate.held.wait(120)
+            assert list(pipeline.store.pending_uploads(""))
+            arguments = [psutil.Process(first.pid).cmdline(), *_commands(first.pid)]
+            kill_all(first)
         gate.open()
         assert pipeline.data_keys() == []
         assert pipeline.decision(topic) is None
         assert JobResult.read(spec.result_path) is None
 
-        again = submit(spec, tmp_path)
-        output, _ = again.communicate()
-        assert again.returncode == 0, output
-        result = JobResult.read(spec.result_path)
+        result, output, code = submitted(spec, tmp_path)
+        assert code == 0, output
         assert result is not None
         assert result.succeeded
         assert pipeline.topic_run(topic, "run").advance().status == "ok"  # type: ignore[union-attr]

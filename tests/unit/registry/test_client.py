@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import pickle
 import socket
+import ssl
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -309,6 +311,25 @@ def test_tls_needs_a_trusted_certificate_and_shows_that_of_the_client(tmp_path: 
             client(tries, registry.endpoint, **shown).schema(3)
         assert f"{RETRIES + 1} tries" in message_of(untrusted.value)
     assert list(Path(tmp_path).glob("*.pem")) == []
+
+
+def test_the_key_of_a_client_is_in_no_file_that_could_be_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While it is loaded, there is nothing of it that the end of the process would leave."""
+    own = Authority(tmp_path / "own").client(password=CANARY)
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    seen: list[Path | None] = []
+    load = ssl.SSLContext.load_cert_chain
+
+    def watched(*arguments: Any) -> None:
+        seen.extend([None, *folder.iterdir()])
+        load(*arguments)
+
+    monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", watched)
+    shown = {"certificate": own.certificate_pem, "key": own.key_pem, "key_password": CANARY}
+    RegistrySettings(urls=("https://registry",), **shown).tls_context()
+    assert seen == [None]
 
 
 @pytest.mark.parametrize("wrong", [{"ca": "no PEM"}, {"ca": ""}, {"certificate": "no PEM", "key": CANARY}])

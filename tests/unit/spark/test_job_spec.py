@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import stat
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from airflow_provider_kafka_s3.config import Upload
@@ -30,12 +34,42 @@ SPEC = JobSpec(
 def test_a_job_file_is_private_and_gone_once_it_is_read(tmp_path: Path) -> None:
     """Only its owner may read it, it never replaces a file, and reading removes it."""
     path = tmp_path / "job.json"
-    SPEC.write(path)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    with pytest.raises(FileExistsError):
-        SPEC.write(path)
-    assert JobSpec.read(path) == SPEC
+    with SPEC.offered(path):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        with pytest.raises(ConfigurationError, match=r"File exists.*set the variable TMPDIR"):
+            SPEC.offered(path).__enter__()
+        assert JobSpec.read(path) == SPEC
+        assert not path.exists()
     assert not path.exists()
+
+
+def test_a_job_file_may_be_longer_than_a_pipe(tmp_path: Path) -> None:
+    """It is written while the driver reads it; one that nobody reads holds nobody up."""
+    path = tmp_path / "job.json"
+    long = msgspec.structs.replace(SPEC, kafka={"ssl.ca.pem": "x" * 1_000_000})
+    with long.offered(path), ThreadPoolExecutor(1) as driver:
+        assert driver.submit(JobSpec.read, path).result(30) == long
+    with long.offered(path):
+        pass
+    assert not path.exists()
+
+
+def test_nothing_of_a_job_file_is_left_when_its_task_is_killed(tmp_path: Path) -> None:
+    """A driver that begins later finds no secret, and says that the task has ended."""
+    path = tmp_path / "job.json"
+    script = (
+        "import sys; from tests.unit.spark.test_job_spec import SPEC\n"
+        "with SPEC.offered(sys.argv[1]): print(flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", script, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as task:
+        assert task.stdout is not None
+        task.stdout.readline()
+        task.kill()
+    assert [left.name for left in tmp_path.iterdir() if left.is_file()] == []
+    with pytest.raises(ConfigurationError, match="the task that submitted this job has ended"):
+        JobSpec.read(path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_job_file_that_is_gone_is_explained(tmp_path: Path) -> None:
@@ -44,7 +78,7 @@ def test_a_job_file_that_is_gone_is_explained(tmp_path: Path) -> None:
         JobSpec.read(tmp_path / "job.json")
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b'{"later": "canary-7f3a"}', b'{"run": 1, "kafka": {"p": "canary-7f3a"}}'])
+@pytest.mark.parametrize("body", [b"{", b'{"later": "canary-7f3a"}', b'{"run": 1, "kafka": {"p": "canary-7f3a"}}'])
 def test_a_job_file_of_another_version_is_refused_without_its_content(tmp_path: Path, body: bytes) -> None:
     """The error has the reason, no value, and the file is gone."""
     path = tmp_path / "job.json"

@@ -44,8 +44,9 @@ def test_executors_store_objects_like_the_driver(encryption: str, tmp_path: Any)
         ).for_upload(upload)
         job = tmp_path / "job.json"
         ref = PlanRef(topics_dir="topics", pipeline="p", topic="a", batch=1)
-        JobSpec(run="r", plans=(ref,), kafka={}, bucket=bucket, result_path="x", s3=settings, upload=upload).write(job)
-        spec = JobSpec.read(job)
+        given = JobSpec(run="r", plans=(ref,), kafka={}, bucket=bucket, result_path="x", s3=settings, upload=upload)
+        with given.offered(job):
+            spec = JobSpec.read(job)
         task = SliceTask(
             [PLAN],
             bucket=spec.bucket,

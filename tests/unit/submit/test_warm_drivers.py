@@ -47,7 +47,8 @@ def import_modules():
 
 def main(argv):
     job_file = Path(argv[1])
-    job = json.loads(job_file.read_text())
+    with open(os.open(job_file, os.O_RDONLY | os.O_NONBLOCK)) as file:
+        job = json.load(file)
     job_file.unlink()
     umask = os.umask(0)
     fds = [f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd")]
@@ -369,12 +370,12 @@ def test_a_driver_ends_when_task_and_worker_are_killed(bench: Bench) -> None:
     script = bench.folder / "airflow"
     script.write_text(TASK)
     specs = [bench.spec("land"), bench.spec("wait")]
-    files = []
-    for spec in specs:
-        files.append(Path(spec.result_path).with_name("spec.json"))
-        spec.write(files[-1])
+    files = [Path(spec.result_path).with_name("spec.json") for spec in specs]
     command = [sys.executable, str(script), DRIVER, str(bench.warm_folder), *map(str, files)]
-    with subprocess.Popen(command, env={**os.environ, "TMPDIR": str(bench.folder)}) as task:
+    with contextlib.ExitStack() as running:
+        for spec, file in zip(specs, files, strict=True):
+            running.enter_context(spec.offered(file))
+        task = running.enter_context(subprocess.Popen(command, env={**os.environ, "TMPDIR": str(bench.folder)}))
         pid, parent, _ = bench.report(specs[1])["process"]
         driver = psutil.Process(pid)
         task.kill()
