@@ -556,7 +556,8 @@ class TopicLog:
         where = self.manifest_url(batch)
         plan, plan_sha256 = self.require_plan(batch)
         if manifest.plan_sha256 != plan_sha256:
-            raise corrupt(where, "it decides another plan than the stored one")
+            why = "the manifest decides another plan than the stored one; one of the two was changed"
+            raise corrupt(f"{where} or {self.plan_url(batch)}", why)
         try:
             manifest.check_against(plan)
         except ValueError as e:

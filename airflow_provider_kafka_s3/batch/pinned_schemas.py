@@ -36,6 +36,10 @@ class NoRegistry:
             f"connection of the registry by registry_conn_id (--registry-conn-id)"
         )
 
+    def address(self, schema_id: int) -> str:  # noqa: ARG002 - there is none
+        """See SchemaSource."""
+        return "no registry"
+
 
 class PinnedSchemas:
     """The schemas of one topic of a pipeline. Each is read once from the store, or pinned, and then kept in memory.
@@ -76,6 +80,10 @@ class PinnedSchemas:
                 raise SchemaNotFoundError(self._absent[schema_id])
             found = self._known[schema_id] = self._read_or_pin(schema_id)
         return found
+
+    def address(self, schema_id: int) -> str:
+        """URL of the stored schema."""
+        return self._store.url(keys.schema_key(self._prefix, schema_id))
 
     def _read_or_pin(self, schema_id: int) -> RegisteredSchema:
         key = keys.schema_key(self._prefix, schema_id)

@@ -9,7 +9,7 @@ import numpy as np
 from airflow_provider_kafka_s3.arrays import Array, contents, int64_array
 from airflow_provider_kafka_s3.converters.avro_decode import AvroDecoder
 from airflow_provider_kafka_s3.converters.port import Invalid, TypedGroup, TypedValues, ValueSchema
-from airflow_provider_kafka_s3.converters.registered import MadeOfSchemas
+from airflow_provider_kafka_s3.converters.registered import MadeOfSchemas, Unusable
 from airflow_provider_kafka_s3.converters.registry_header import HEADER_SIZE, REMEDY, rows_by_schema, without_header
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.registry.schemas import RegisteredSchema, SchemaSource
@@ -37,15 +37,16 @@ class AvroRegistryConverter:
         groups = []
         for schema_id, rows in by_schema:
             index = self._indices.of(schema_id)
-            if isinstance(index, str):
-                invalid += [Invalid(int(row), index, REMEDY) for row in rows]
+            if isinstance(index, Unusable):
+                invalid += index.records(rows)
                 continue
             avro = self._decoder(index)
             every = len(rows) == len(values)
             part = values if every else values.take(int64_array(rows))
             if decode and is_recursive(self.schemas[index].node):
                 raise ConfigurationError(
-                    f"{self.schemas[index].name} is recursive, so its values have no columns; use format='avro'"
+                    f"{self.schemas[index].name} is recursive, so its values have no columns; use format='avro'. The "
+                    f"schema is that of {self._indices.address(schema_id)}"
                 )
             decoded = avro.decode(part, HEADER_SIZE) if decode else None
             bad = decoded.bad if decoded is not None else avro.check(part, HEADER_SIZE)

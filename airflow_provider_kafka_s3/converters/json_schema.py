@@ -8,7 +8,7 @@ from airflow_provider_kafka_s3.converters.declared_json import decoded_group
 from airflow_provider_kafka_s3.converters.json_decode import JsonDecoder
 from airflow_provider_kafka_s3.converters.json_schema_nodes import json_schema_node
 from airflow_provider_kafka_s3.converters.port import Invalid, TypedGroup, TypedValues, ValueSchema
-from airflow_provider_kafka_s3.converters.registered import MadeOfSchemas
+from airflow_provider_kafka_s3.converters.registered import MadeOfSchemas, Unusable
 from airflow_provider_kafka_s3.converters.registry_header import REMEDY, rows_by_schema, without_header
 from airflow_provider_kafka_s3.registry.schemas import RegisteredSchema, SchemaSource
 from airflow_provider_kafka_s3.schemas.avro_text import node_text
@@ -35,8 +35,8 @@ class JsonSchemaRegistryConverter:
         groups: list[TypedGroup] = []
         for schema_id, rows in by_schema:
             found = self._decoders.of(schema_id)
-            if isinstance(found, str):
-                invalid += [Invalid(int(row), found, REMEDY) for row in rows]
+            if isinstance(found, Unusable):
+                invalid += found.records(rows)
                 continue
             index, decoder = found
             schema = self.schemas[index]

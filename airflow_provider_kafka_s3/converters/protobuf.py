@@ -17,7 +17,7 @@ from airflow_provider_kafka_s3.arrays import Array, Int64Array, bounds, contents
 from airflow_provider_kafka_s3.converters.avro_encode import encode_datums
 from airflow_provider_kafka_s3.converters.port import Invalid, TypedGroup, TypedValues, ValueSchema
 from airflow_provider_kafka_s3.converters.protobuf_decode import ProtobufDecoder
-from airflow_provider_kafka_s3.converters.registered import MadeOfSchemas
+from airflow_provider_kafka_s3.converters.registered import MadeOfSchemas, Unusable
 from airflow_provider_kafka_s3.converters.registry_header import HEADER_SIZE, REMEDY, rows_by_schema
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.registry.schemas import RegisteredSchema, SchemaSource
@@ -69,8 +69,8 @@ class ProtobufRegistryConverter:
         groups: list[TypedGroup] = []
         for schema_id, rows in by_schema:
             file = self._files.of(schema_id)
-            if isinstance(file, str):
-                invalid += [Invalid(int(row), file, REMEDY) for row in rows]
+            if isinstance(file, Unusable):
+                invalid += file.records(rows)
                 continue
             by_message, without = _rows_by_message(values, rows)
             reason = f"the value does not have the indexes of a message behind the id of schema {schema_id}"
@@ -121,7 +121,8 @@ class ProtobufRegistryConverter:
                 node = self._mapping.node(message)
                 decoder = ProtobufDecoder(message, self._mapping, node)
             except ConfigurationError as e:
-                raise ConfigurationError(f"{name} cannot be landed: {e}") from None
+                where = self._files.address(schema_id)
+                raise ConfigurationError(f"{name} cannot be landed: {e}; the schema is that of {where}") from None
             self.schemas.append(ValueSchema(name, node, node_text(node), file.versions))
             found = self._messages[schema_id, indexes] = _Message(len(self.schemas) - 1, decoder)
         return found

@@ -253,3 +253,7 @@ class _Only:
     def schema(self, schema_id: int) -> RegisteredSchema:  # noqa: ARG002 - no other is asked for
         """The schema."""
         return self.only
+
+    def address(self, schema_id: int) -> str:  # noqa: ARG002 - see above
+        """See SchemaSource."""
+        return "the registry"

@@ -153,6 +153,10 @@ class RegistryClient:
             versions=dict(sorted(versions.items())),
         )
 
+    def address(self, schema_id: int) -> str:  # noqa: ARG002 - every address has all of them
+        """Addresses of the registry."""
+        return self.addresses
+
     @property
     def addresses(self) -> str:
         """Addresses of the registry, for messages."""

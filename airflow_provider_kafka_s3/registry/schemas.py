@@ -61,3 +61,7 @@ class SchemaSource(Protocol):
             RecordError: there is no schema of this id that records can be decoded with.
         """
         ...
+
+    def address(self, schema_id: int) -> str:
+        """Where a schema comes from, for errors."""
+        ...

@@ -152,7 +152,7 @@ def _field(parts: _Parts, around: _Scope, *, in_map_entry: bool) -> ProtoField:
     number = parts.integer(5) or 0
     kind = _KINDS[number]
     type_name = parts.text(6)
-    if number == 0 and not type_name:
+    if kind in ("", "group", "message", "enum") and not type_name:
         raise IndexError
     if kind == "message" and scope.delimited and not in_map_entry:
         kind = "group"

@@ -17,6 +17,9 @@ SCALARS: Final = frozenset(
     {*INTEGERS, "bool", "fixed32", "fixed64", "sfixed32", "sfixed64", "float", "double", "string", "bytes"}
 )
 
+_KEYS: Final = SCALARS - {"float", "double", "bytes"}
+"""Types of the keys of maps."""
+
 Presence: TypeAlias = Literal["implicit", "explicit", "required"]
 """Whether a field that is not in a message differs from one with its default, and whether a message may lack it."""
 
@@ -147,7 +150,7 @@ def link(files: Iterable[ProtoFile]) -> None:
         files: with all that they import. Of two definitions of a name the first one counts.
 
     Raises:
-        ConfigurationError: no file has a type that a field uses.
+        ConfigurationError: no file has a type that a field uses, or a map has keys of another type than keys can have.
     """
     known: dict[str, ProtoMessage | ProtoEnum] = {}
     messages: list[ProtoMessage] = []
@@ -167,6 +170,8 @@ def link(files: Iterable[ProtoFile]) -> None:
         for part in message.fields:
             if part.type_name:
                 _resolve(part, message, known)
+        if message.is_map_entry and (len(message.fields) != 2 or message.fields[0].kind not in _KEYS):
+            raise ConfigurationError(f"{message.full_name!r} is no map: its keys have no type that keys can have")
 
 
 def _resolve(part: ProtoField, message: ProtoMessage, known: Mapping[str, ProtoMessage | ProtoEnum]) -> None:
@@ -174,7 +179,7 @@ def _resolve(part: ProtoField, message: ProtoMessage, known: Mapping[str, ProtoM
     match found:
         case ProtoEnum():
             part.kind, part.enum = "enum", found
-            if part.presence == "implicit" and not found.values:
+            if not found.values:
                 raise ConfigurationError(f"the enum {found.full_name!r} has no values")
         case ProtoMessage():
             # Entries of maps are never groups, whatever the features of the file.

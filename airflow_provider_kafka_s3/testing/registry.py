@@ -55,3 +55,7 @@ class SimulatedRegistry:
         if not 0 < schema_id <= len(self._schemas):
             raise SchemaNotFoundError(f"the registry has no schema {schema_id}; register it")
         return self._schemas[schema_id - 1]
+
+    def address(self, schema_id: int) -> str:
+        """See :class:`~airflow_provider_kafka_s3.registry.schemas.SchemaSource`."""
+        return f"http://registry/schemas/ids/{schema_id}"

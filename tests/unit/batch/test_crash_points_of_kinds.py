@@ -302,6 +302,9 @@ class Meanwhile:
             self._event.pop()()
         return found
 
+    def address(self, schema_id: int) -> str:
+        return self._registry.address(schema_id)
+
 
 def replaced_registry() -> SimulatedRegistry:
     """The same ids, with names of fields that are other ones."""

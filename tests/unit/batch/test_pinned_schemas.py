@@ -55,6 +55,10 @@ class Registry:
             raise SchemaNotFoundError(f"schema {schema_id} is not in the registry")
         return self.schemas[schema_id]
 
+    def address(self, schema_id: int) -> str:
+        """See SchemaSource."""
+        return f"http://registry/{schema_id}"
+
 
 @pytest.fixture
 def store() -> DurableStore:
