@@ -27,7 +27,7 @@ from airflow_provider_kafka_s3.schemas.nodes import (
     Record,
     Union,
     branch_names,
-    nullable_branch,
+    only_branch,
 )
 
 LONG: Final = st.integers(-(2**63), 2**63 - 1) | st.integers(-300, 300)
@@ -111,6 +111,17 @@ def schemas(draw: st.DrawFn, depth: int = 3, *, records: bool = False) -> Any:
 
     make_union: Callable[[int], Any] = union
     return record(depth) if records else any_type(depth)
+
+
+def in_unions_of_one(schema: Any, *, is_branch: bool = False) -> Any:
+    """A schema with a union of one type in place of each type that is no branch of another union."""
+    if isinstance(schema, list):
+        return [in_unions_of_one(branch, is_branch=True) for branch in schema]
+    if isinstance(schema, dict):
+        schema = {k: in_unions_of_one(v) if k in {"items", "values"} else v for k, v in schema.items()}
+        if "fields" in schema:
+            schema["fields"] = [{**f, "type": in_unions_of_one(f["type"])} for f in schema["fields"]]
+    return schema if is_branch else [schema]
 
 
 def without_logical(schema: Any) -> Any:
@@ -356,7 +367,7 @@ def column_value(node: Node, value: Any) -> Any:
             index, inner = value
             if branches[index] == Primitive("null"):
                 return None
-            if nullable_branch(node) is not None:
+            if only_branch(node) is not None:
                 return column_value(branches[index], inner)
             others = [i for i, b in enumerate(branches) if b != Primitive("null")]
             names = branch_names(node)

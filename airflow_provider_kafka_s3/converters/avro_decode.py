@@ -40,7 +40,7 @@ from airflow_provider_kafka_s3.schemas.nodes import (
     Record,
     Union,
     is_recursive,
-    nullable_branch,
+    only_branch,
 )
 
 __all__ = ["AvroDecoder", "Decoded"]
@@ -191,7 +191,7 @@ class _UnionReader(Reader):
         self._checks: list[Check | None] = [None] * len(branches)
         self._type = kind
         self._null = node.branches.index(Primitive("null")) if Primitive("null") in node.branches else None
-        self._single = nullable_branch(node) is not None
+        self._single = only_branch(node) is not None
         self.skip_checks = all(b.skip_checks for b in branches)
         self.flat = all(b.flat for b in branches)
 
@@ -239,7 +239,7 @@ class _UnionReader(Reader):
         if self._single:
             part, column = columns[0]
             one = built(column)
-            valid = None if len(part) == count else mask(count, part)
+            valid = None if self._null is None or len(part) == count else mask(count, part)
             return Column(one.type, count, one.buffers, one.children, valid)
         children = [built(c).array(mask(count, part)) for part, c in columns]
         some = None
@@ -542,7 +542,7 @@ def _reader(node: Node, kind: pa.DataType) -> Reader:
 
 
 def _union_reader(node: Union, kind: pa.DataType) -> Reader:
-    single = nullable_branch(node)
+    single = only_branch(node)
     kinds = iter([kind] if single is not None else [kind.field(i).type for i in range(kind.num_fields)])
     readers: list[Reader] = [
         _reader(branch, pa.null() if branch == Primitive("null") else next(kinds)) for branch in node.branches

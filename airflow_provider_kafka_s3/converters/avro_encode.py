@@ -26,7 +26,7 @@ from airflow_provider_kafka_s3.schemas.nodes import (
     Record,
     Union,
     branch_names,
-    nullable_branch,
+    only_branch,
 )
 
 __all__ = ["encode_datums"]
@@ -147,7 +147,7 @@ def _expect(fits: bool, values: Array, node: Node, path: str) -> None:
 def _encode_union(node: Union, values: Array, rows: Int64Array | None, pieces: _Pieces, path: str) -> None:
     null = node.branches.index(_NULL) if _NULL in node.branches else None
     chosen = np.full(len(values), -1 if null is None else null, np.int64)
-    single = nullable_branch(node)
+    single = only_branch(node)
     branches: list[tuple[Node, Array, npt.NDArray[np.bool_]]] = []
     if single is not None:
         branches.append((single, values, _valid(values)))

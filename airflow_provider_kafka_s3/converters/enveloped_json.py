@@ -21,7 +21,7 @@ from airflow_provider_kafka_s3.converters.port import Invalid, TypedGroup, Typed
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.schemas.arrow_types import arrow_type
 from airflow_provider_kafka_s3.schemas.avro_text import node_text
-from airflow_provider_kafka_s3.schemas.nodes import ArrayOf, MapOf, Node, Primitive, Record, Union, nullable_branch
+from airflow_provider_kafka_s3.schemas.nodes import ArrayOf, MapOf, Node, Primitive, Record, Union, only_branch
 
 __all__ = ["EnvelopedJsonConverter"]
 
@@ -121,7 +121,7 @@ class EnvelopedJsonConverter:
         node = connect_schema(schema, decimal_format=self._format)
         optional = isinstance(node, Union)  # of null and one type
         if isinstance(node, Union):
-            node = cast("Node", nullable_branch(node))
+            node = cast("Node", only_branch(node))
         avro = node_text(node)
         name, version = (_name(schema), _version(schema)) if self._names_and_versions else ("", None)
         key = (avro, arrow_type(node), _time_names(node), name, version)

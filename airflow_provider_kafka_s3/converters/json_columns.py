@@ -38,7 +38,7 @@ from airflow_provider_kafka_s3.schemas.nodes import (
     Primitive,
     Record,
     Union,
-    nullable_branch,
+    only_branch,
 )
 
 __all__ = ["Column", "Structs", "is_plain"]
@@ -51,7 +51,7 @@ _REFUSED_NAME: Final = re.compile(r'[\x00-\x1f"\\]')
 class Structs:
     """Types of msgspec, and columns, of the types of a schema.
 
-    A decimal, a union that is not of null and one type, a map with keys that are no strings, and a record with names
+    A decimal, a union of several types, a map with keys that are no strings, and a record with names
     that msgspec does not accept, is ``msgspec.Raw``: it is converted when its column is built. So is the string of a
     date, a time or a timestamp.
     """
@@ -116,11 +116,11 @@ class Structs:
             case Record():
                 return self._struct(node) if is_plain(node) else msgspec.Raw
             case Union():
-                single = nullable_branch(node)
+                single = only_branch(node)
                 if single is None:
                     return None if node.branches == (_NULL,) else msgspec.Raw
                 inner = self.type_of(single)
-                return inner if inner is msgspec.Raw else inner | None
+                return inner | None if _NULL in node.branches and inner is not msgspec.Raw else inner
 
     def column(self, node: Node, kind: pa.DataType, *, nullable: bool) -> Column:
         """The column of a type.
@@ -132,7 +132,7 @@ class Structs:
                 record around them is null.
         """
         plain = self._plain_column(node, kind, nullable=nullable)
-        single = nullable_branch(node) if isinstance(node, Union) else node
+        single = only_branch(node) if isinstance(node, Union) else node
         match single:
             case Primitive(logical=Decimal(scale=scale)) | Fixed(logical=Decimal(scale=scale)):
                 quoted = self._format == "NUMERIC"
@@ -178,7 +178,7 @@ class Structs:
                 others = [b for b in branches if b != _NULL]
                 if not others:
                     return _Nulls(kind, nullable)
-                if nullable_branch(node) is not None:
+                if only_branch(node) is not None:
                     return self._plain_column(others[0], kind, nullable=nullable)
                 columns = [self._plain_column(b, kind.field(i).type, nullable=True) for i, b in enumerate(others)]
                 return _Unions(kind, nullable, columns)

@@ -27,7 +27,7 @@ from airflow_provider_kafka_s3.converters.json_columns import Structs
 from airflow_provider_kafka_s3.converters.json_grammar import are_lines, begin_and_end, members
 from airflow_provider_kafka_s3.converters.json_scalar import INTEGER_LOGICAL, LARGEST_FLOAT, integer_bounds
 from airflow_provider_kafka_s3.converters.json_spans import Spans, rows_of
-from airflow_provider_kafka_s3.schemas.nodes import Decimal, Enum, Field, Fixed, Node, Primitive, Union, nullable_branch
+from airflow_provider_kafka_s3.schemas.nodes import Decimal, Enum, Field, Fixed, Node, Primitive, Union, only_branch
 
 __all__ = ["Ignored", "Reader", "make_reader"]
 
@@ -293,7 +293,7 @@ def make_reader(structs: Structs, part: Field, column: Any, *, quoted_decimals: 
     """The reader of a field; ``column`` is its field of Arrow, ``quoted_decimals``: texts are digits, not base64."""
     node: Node | None = part.type
     if isinstance(node, Union):
-        node = nullable_branch(node)
+        node = only_branch(node)
     kind, nullable = column.type, column.nullable
     objects = _Objects(structs, part, kind, nullable=nullable)
     if not structs.fills_nulls(part):

@@ -25,7 +25,7 @@ from airflow_provider_kafka_s3.schemas.nodes import (
     Primitive,
     Record,
     Union,
-    nullable_branch,
+    only_branch,
 )
 
 __all__ = [
@@ -296,11 +296,13 @@ class ScalarConverters:
 
     def _union(self, node: Union) -> Convert:
         nullable = _NULL in node.branches
-        single = nullable_branch(node)
+        single = only_branch(node)
         others = [b for b in node.branches if b != _NULL]
         branches = [self.make(b) for b in others]
         if single is not None:
             only = branches[0]
+            if not nullable:
+                return only
             return lambda value: None if value is None else only(value)
         in_order = list(enumerate(branches))
         names = [frozenset(f.name for f in b.fields) if isinstance(b, Record) else frozenset() for b in others]

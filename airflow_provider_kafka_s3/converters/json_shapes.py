@@ -26,7 +26,7 @@ from airflow_provider_kafka_s3.converters.json_columns import Structs, is_plain
 from airflow_provider_kafka_s3.converters.json_grammar import GRAMMAR, are_utf8, deep_rows
 from airflow_provider_kafka_s3.converters.json_readers import Ignored, Reader, make_reader
 from airflow_provider_kafka_s3.converters.json_spans import Block, FixedTexts, Spans, rows_of
-from airflow_provider_kafka_s3.schemas.nodes import Field, Node, Record, Union, nullable_branch
+from airflow_provider_kafka_s3.schemas.nodes import Field, Node, Record, Union, only_branch
 
 __all__ = ["ShapeDecoder"]
 
@@ -351,5 +351,5 @@ class _Shapes:
 
 def _record(node: Node) -> Record | None:
     """The record, if a type is one, or one or null."""
-    single = nullable_branch(node) if isinstance(node, Union) else node
+    single = only_branch(node) if isinstance(node, Union) else node
     return single if isinstance(single, Record) else None

@@ -27,7 +27,16 @@ from airflow_provider_kafka_s3.formats.parquet import ParquetWriter
 from airflow_provider_kafka_s3.formats.port import ObjectWriter, Payload, Prepared, Rejected, Rows
 from airflow_provider_kafka_s3.schemas.arrow_types import arrow_schema
 from airflow_provider_kafka_s3.schemas.evolution import SchemaVersion, version_in_subject
-from airflow_provider_kafka_s3.schemas.nodes import ArrayOf, Fixed, MapOf, Node, Record, Union, field_paths
+from airflow_provider_kafka_s3.schemas.nodes import (
+    ArrayOf,
+    Fixed,
+    MapOf,
+    Node,
+    Record,
+    Union,
+    field_paths,
+    record_of,
+)
 from airflow_provider_kafka_s3.schemas.projection import Projection, projection, same_schema
 
 __all__ = ["AvroEncoding", "CsvEncoding", "JsonEncoding", "ParquetEncoding", "TypedEncoding", "TypedFormat"]
@@ -272,7 +281,8 @@ class JsonEncoding:
     def payload(self, group: TypedGroup, schema: ValueSchema) -> Payload:
         """One line per value."""
         assert group.values is not None, "JSON is made of decoded values"
-        fields = schema.node.fields if isinstance(schema.node, Record) else ()
+        record = record_of(schema.node)
+        fields = () if record is None else record.fields
         documents = {f.name for f in fields if isinstance(f.type, Union) and JSON_DOCUMENT in f.type.branches}
         return join(encode_json(group.values, decimal_format=self._decimal_format, documents=documents), b"\n")
 
@@ -389,8 +399,8 @@ class CsvEncoding:
 def _record_batch(group: TypedGroup, schema: ValueSchema, columns: pa.Schema) -> pa.RecordBatch:
     """The decoded values of a group as columns."""
     assert group.values is not None, "columns are made of decoded values"
-    if isinstance(schema.node, Record):
-        parts = zip(schema.node.fields, cast("pa.StructArray", group.values).flatten(), strict=True)
+    if (record := record_of(schema.node)) is not None:
+        parts = zip(record.fields, cast("pa.StructArray", group.values).flatten(), strict=True)
         known = [part for field, part in parts if field.name not in schema.unknown]
         return pa.RecordBatch.from_arrays(known, schema=columns)
     return pa.RecordBatch.from_arrays([group.values], schema=columns)

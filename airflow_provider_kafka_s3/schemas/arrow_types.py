@@ -21,7 +21,8 @@ from airflow_provider_kafka_s3.schemas.nodes import (
     branch_names,
     branches_without_null,
     is_recursive,
-    nullable_branch,
+    only_branch,
+    record_of,
 )
 
 __all__ = ["ARROW_LOGICAL", "arrow_field", "arrow_schema", "arrow_type"]
@@ -34,8 +35,8 @@ _LONGEST_FIXED: Final = 65_536
 def arrow_type(node: Node) -> pa.DataType:
     """The Arrow type of a schema.
 
-    A union of null and one type is that type, one of null alone is null. Any other union is a struct with one field per
-    branch that is not null; one of them is set.
+    A union of one type, with null or without it, is that type, one of null alone is null. Any other union is a struct
+    with one field per branch that is not null; one of them is set.
 
     Raises:
         ConfigurationError: the schema is recursive, which no column type can express, has more than 10,000 columns, or
@@ -60,9 +61,10 @@ def arrow_schema(node: Node, without: Container[str] = ()) -> pa.Schema:
         ConfigurationError: see :func:`arrow_type`.
     """
     arrow_type(node)
-    if not isinstance(node, Record):
+    record = record_of(node)
+    if record is None:
         return pa.schema([arrow_field("value", node)])
-    return pa.schema([arrow_field(f.name, f.type, f.number) for f in node.fields if f.name not in without])
+    return pa.schema([arrow_field(f.name, f.type, f.number) for f in record.fields if f.name not in without])
 
 
 def _columns(node: Node, known: dict[int, int]) -> int:
@@ -130,7 +132,7 @@ def _arrow(node: Node) -> pa.DataType:
         case Record(fields=fields):
             return pa.struct([arrow_field(f.name, f.type, f.number) for f in fields])
         case Union():
-            branch = nullable_branch(node)
+            branch = only_branch(node)
             if branch is not None:
                 return _arrow(branch)
             if node.branches == (Primitive("null"),):

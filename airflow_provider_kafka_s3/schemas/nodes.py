@@ -30,7 +30,8 @@ __all__ = [
     "branches_without_null",
     "field_paths",
     "is_recursive",
-    "nullable_branch",
+    "only_branch",
+    "record_of",
     "time_name_of",
     "union_name",
 ]
@@ -147,10 +148,17 @@ class Record:
 Node: TypeAlias = "Primitive | Fixed | Enum | ArrayOf | MapOf | Union | Record"
 
 
-def nullable_branch(node: Union) -> Node | None:
-    """X of a union of null and X; None for any other union."""
+def only_branch(node: Union) -> Node | None:
+    """X of a union of X, or of null and X; None for any other union."""
     others = branches_without_null(node)
-    return others[0] if len(others) == 1 and len(node.branches) == 2 else None
+    return others[0] if len(others) == 1 else None
+
+
+def record_of(node: Node) -> Record | None:
+    """The record that all values of a schema are; None if there is none."""
+    if isinstance(node, Union) and len(node.branches) == 1:
+        node = node.branches[0]
+    return node if isinstance(node, Record) else None
 
 
 def branch_names(node: Union) -> list[str]:

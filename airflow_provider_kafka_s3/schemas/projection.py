@@ -27,7 +27,7 @@ from airflow_provider_kafka_s3.schemas.nodes import (
     Record,
     Union,
     branch_names,
-    nullable_branch,
+    only_branch,
 )
 
 __all__ = ["Projection", "SchemaChangeError", "connect_name", "mismatch", "projection", "same_schema"]
@@ -161,8 +161,8 @@ def _record_mismatch(source: Record, target: Record, seen: set[tuple[Record, Rec
 
 def _required(node: Node) -> tuple[bool, Node]:
     """Whether a value may be null, and the schema of one that is not."""
-    if isinstance(node, Union) and _NULL in node.branches:
-        return True, nullable_branch(node) or Union(tuple(b for b in node.branches if b != _NULL))
+    if isinstance(node, Union):
+        return _NULL in node.branches, only_branch(node) or Union(tuple(b for b in node.branches if b != _NULL))
     return node == _NULL, node
 
 

@@ -22,7 +22,11 @@ from airflow_provider_kafka_s3.config import (
     MIB,
     AvroContainer,
     AvroConverter,
+    ByField,
+    ByPartition,
+    Csv,
     Daily,
+    FieldTime,
     JsonConverter,
     JsonLines,
     Layout,
@@ -34,7 +38,7 @@ from airflow_provider_kafka_s3.exceptions import ConfigurationError, RecordError
 from airflow_provider_kafka_s3.registry.schemas import SchemaReference
 from airflow_provider_kafka_s3.testing.registry import SimulatedRegistry
 from tests import landed_rows
-from tests.avro_values import without_logical
+from tests.avro_values import in_unions_of_one, without_logical
 from tests.landed_rows import MILLISECOND, plain
 from tests.unit.batch.simulated_topic import Topic
 from tests.unit.batch.written_slice import written_slice
@@ -240,6 +244,45 @@ def test_headers_of_other_registries_are_named() -> None:
     reasons = [letter["reason"] for letter in topic.dead_letters()]
     words = ["no schema 0; .* apicurio.registry.as-confluent=true", "as a GUID", "of AWS Glue", "id of a schema$"]
     assert all(re.search(word, reason) for word, reason in zip(words, reasons, strict=True)), reasons
+
+
+@pytest.mark.parametrize("record_format", [JsonLines(), AvroContainer(), Parquet(), Csv()], ids=lambda f: str(f)[:7])
+@pytest.mark.parametrize(
+    "partitioner", [ByPartition(), ByField(names=("id",)), Daily(timestamp_from=FieldTime(name="at"))], ids=str
+)
+def test_a_union_of_one_type_is_that_type(record_format: Any, partitioner: Any) -> None:
+    """As field, item, value of a map, record and whole value; in objects, columns and folders, as in Kafka Connect."""
+    more = [
+        {"name": "tags", "type": {"type": "array", "items": "string"}},
+        {
+            "name": "map",
+            "type": {"type": "map", "values": {"type": "record", "name": "In", "fields": [V1["fields"][0]]}},
+        },
+    ]
+    schema = {**V1, "fields": [*V1["fields"], *([] if isinstance(record_format, Csv) else more)]}
+    value = {"id": 7, "customer": "c", "at": 1_767_225_600_000}
+    value |= {} if isinstance(record_format, Csv) else {"tags": ["a"], "map": {"k": {"id": 8}}}
+    found = []
+    for one in (schema, in_unions_of_one(schema)):
+        topic = Topic(layout(record_format, partitioner=partitioner))
+        append(topic, topic.registry.register(json.dumps(one)), one, value)
+        topic.land()
+        ((key, body),) = topic.objects().items()
+        found.append((key, rows(key, body) if isinstance(record_format, AvroContainer) else body))
+    assert found[0] == found[1]
+
+
+def test_values_are_projected_between_a_type_and_a_union_of_it() -> None:
+    """A producer that adds or drops the brackets changes nothing."""
+    topic = Topic(layout(Parquet(), schema_compatibility="BACKWARD"))
+    schemas = [V1, in_unions_of_one(V1)]
+    for schema in schemas:
+        topic.registry.register(json.dumps(schema))
+    for number in (2, 1, 2):
+        append(topic, number, schemas[number - 1], order(number))
+    topic.land()
+    ((key, body),) = topic.objects().items()
+    assert [row["id"] for row in rows(key, body)] == [2, 1, 2]
 
 
 def test_a_schema_is_pinned_on_first_sight() -> None:

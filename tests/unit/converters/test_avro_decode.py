@@ -29,6 +29,7 @@ from tests.avro_values import (
     decode,
     encode,
     fastavro_value,
+    in_unions_of_one,
     schemas,
     text,
     values,
@@ -229,6 +230,16 @@ def test_faults_of_a_datum(schema: str, row: bytes, bad: bool, copies: int) -> N
     node = parse_schema(schema)
     assert expected(node, row)[1] is bad
     assert_decodes(node, [row, None] * copies)
+
+
+@EXAMPLES
+@given(st.data())
+def test_a_union_of_one_type_has_the_column_of_that_type(data: st.DataObject) -> None:
+    """At any depth: the same type of Arrow, and the same values."""
+    schema = data.draw(schemas())
+    node = parse_schema(text(in_unions_of_one(schema)))
+    assert arrow_type(node) == arrow_type(parse_schema(text(schema)))
+    assert_decodes(node, [encode(node, value) for value in data.draw(st.lists(values(node), max_size=5))])
 
 
 @EXAMPLES

@@ -58,10 +58,10 @@ def decode(node: Node, rows: Sequence[bytes | None], decimal_format: DecimalForm
 
 
 def without_unions(schema: Any) -> Any:
-    """A schema whose unions are of null and one type."""
+    """A schema whose unions are of one type, with null or without it."""
     if isinstance(schema, list):
-        others = [s for s in schema if s != "null"]
-        return ["null", without_unions(others[0])] if others else ["null"]
+        nulls, others = schema.count("null"), [s for s in schema if s != "null"]
+        return [*["null"] * nulls, *map(without_unions, others[:1])]
     if not isinstance(schema, dict):
         return schema
     if "fields" in schema:
