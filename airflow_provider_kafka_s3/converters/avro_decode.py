@@ -26,6 +26,7 @@ from airflow_provider_kafka_s3.converters.avro_scalar import (
     InvalidDatumError,
     block_start,
     check_block_end,
+    ends_of,
     fault_of,
     least_bytes,
     scalar_check,
@@ -128,6 +129,18 @@ class AvroDecoder:
     def check(self, values: Array, starts: int | Int64Array = 0) -> Bools:
         """The rows that are bad, as :meth:`decode` returns them; also for recursive schemas."""
         return np.concatenate([self._check(part, some) for part, some in _chunks(values, starts)])
+
+    def ends(self, data: bytes, count: int) -> Int64Array:
+        """The ends of datums that follow one another.
+
+        Args:
+            data: their bytes.
+            count: how many there are.
+
+        Raises:
+            InvalidDatumError: the bytes are not so many datums.
+        """
+        return np.array(ends_of(self._check_of_one, data, count), np.int64)
 
     def fault(self, datum: bytes) -> InvalidDatumError | None:
         """Why the bytes of one datum are bad; None if they are not."""

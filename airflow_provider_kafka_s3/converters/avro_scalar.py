@@ -30,6 +30,7 @@ __all__ = [
     "InvalidDatumError",
     "block_start",
     "check_block_end",
+    "ends_of",
     "fault_of",
     "least_bytes",
     "scalar_check",
@@ -117,15 +118,35 @@ def fault_of(check: Check, data: bytes) -> InvalidDatumError | None:
         check: of the type.
         data: all bytes of the datum.
     """
-    datum = Datum(data)
     try:
-        check(datum)
+        ends_of(check, data, 1)
     except InvalidDatumError as e:
         return e
+    return None
+
+
+def ends_of(check: Check, data: bytes, count: int) -> list[int]:
+    """The ends of datums that follow one another.
+
+    Args:
+        check: of their type.
+        data: their bytes.
+        count: how many there are.
+
+    Raises:
+        InvalidDatumError: the bytes are not so many datums.
+    """
+    datum, ends = Datum(data), []
+    try:
+        for _ in range(count):
+            datum.empty_items = MOST_EMPTY_ITEMS
+            check(datum)
+            ends.append(datum.position)
     except IndexError:
-        return InvalidDatumError(_CUT_OFF)
-    left = len(data) - datum.position
-    return InvalidDatumError(f"goes on for {left:,} bytes behind its end") if left else None
+        raise InvalidDatumError(_CUT_OFF) from None
+    if (left := len(data) - datum.position) != 0:
+        raise InvalidDatumError(f"goes on for {left:,} bytes behind its end")
+    return ends
 
 
 def integer(datum: Datum, most_bytes: int = LONG_BYTES) -> int:

@@ -33,14 +33,13 @@ from airflow_provider_kafka_s3.exceptions import (
     KafkaS3Error,
     MissingObjectError,
 )
-from airflow_provider_kafka_s3.reading.avro_file import datums, file_schema
+from airflow_provider_kafka_s3.reading.avro_columns import avro_tables
 from airflow_provider_kafka_s3.reading.base64_columns import IsText, are_base64, decoded_table, with_texts
 from airflow_provider_kafka_s3.reading.object_schemas import LINE_SCHEMA
 from airflow_provider_kafka_s3.reading.rows import Unreadable, parquet_table, uncompressed
 from airflow_provider_kafka_s3.reading.snapshot_objects import SnapshotObject
 from airflow_provider_kafka_s3.schemas.arrow_types import arrow_schema
 from airflow_provider_kafka_s3.schemas.avro import parse_schema
-from airflow_provider_kafka_s3.schemas.nodes import Record
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 
 __all__ = ["KAFKA_COLUMNS", "VALUE_SCHEMA", "arrow_batches"]
@@ -134,12 +133,7 @@ def _values(store: DurableStore, one: SnapshotObject, schema: pa.Schema) -> pa.T
     if isinstance(settings, Parquet):
         return _selected(parquet_table(body), schema)
     if isinstance(settings, AvroContainer):
-        is_record = isinstance(file_schema(body), Record)
-        tables = [
-            pa.Table.from_pylist([value if is_record else {"value": value} for value in found], schema=schema)
-            for found in datums(body)
-        ]
-        return pa.concat_tables([schema.empty_table(), *tables])
+        return pa.concat_tables([_selected(table, schema) for table in avro_tables(body, schema)])
     if isinstance(settings, BlockGzip):
         body = uncompressed(JsonLines(compression="gzip"), body)
     else:
@@ -316,12 +310,18 @@ def _body(store: DurableStore, one: SnapshotObject) -> bytes:
 def _selected(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """Some columns in their types; those that are not there are null."""
     columns = [
-        table.column(f.name).cast(f.type) if f.name in table.column_names else pa.nulls(table.num_rows, f.type)
+        _cast(table.column(f.name), f.type) if f.name in table.column_names else pa.nulls(table.num_rows, f.type)
         for f in schema
     ]
     if not columns:
         return table.select([])
     return pa.table(columns, schema=schema)
+
+
+def _cast(column: pa.ChunkedArray[Any], kind: pa.DataType) -> pa.ChunkedArray[Any]:
+    if pa.types.is_time32(column.type) and pa.types.is_int64(kind):  # Arrow has no such step
+        column = column.cast(pa.int32())
+    return column.cast(kind)
 
 
 def _longest(body: bytes) -> int:

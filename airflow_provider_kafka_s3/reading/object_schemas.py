@@ -29,7 +29,6 @@ from airflow_provider_kafka_s3.parallel import in_threads
 from airflow_provider_kafka_s3.reading.avro_file import file_schema
 from airflow_provider_kafka_s3.reading.remote_file import open_object
 from airflow_provider_kafka_s3.schemas.arrow_types import arrow_schema
-from airflow_provider_kafka_s3.schemas.nodes import ArrayOf, MapOf, Node, Primitive, Record, Union, is_recursive
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 
 if TYPE_CHECKING:
@@ -156,7 +155,7 @@ def _keeps(wide: DataType, kind: DataType) -> bool:
 
 def field_names(store: DurableStore, objects: Sequence[DataObject]) -> set[str]:
     """The names of the columns of Parquet and Avro, whether or not their types go together; errors as above."""
-    read = functools.partial(_schema, store, unions=True)
+    read = functools.partial(_schema, store)
     return {name for schema in in_threads(read, _with_all_schemas(objects), threads=_READERS) for name in schema.names}
 
 
@@ -177,7 +176,7 @@ def _has_one_schema(layout: Layout) -> bool:
     )
 
 
-def _schema(store: DurableStore, one: DataObject, *, unions: bool = False) -> pa.Schema:
+def _schema(store: DurableStore, one: DataObject) -> pa.Schema:
     settings = one.layout.format
     if isinstance(one.layout.record_format, JsonLines | RawBytes):
         return LINE_SCHEMA
@@ -186,13 +185,7 @@ def _schema(store: DurableStore, one: DataObject, *, unions: bool = False) -> pa
         if isinstance(settings, Parquet):
             return pq.read_schema(pa.PythonFile(cast("Any", file), mode="r"))
         if isinstance(settings, AvroContainer):
-            node = file_schema(io.BufferedReader(file, _BEGINNING))
-            if not unions and (name := _union(node)) is not None:
-                raise ConfigurationError(
-                    f"{one.url} has a union of several types, {name}, whose types are not read from Avro: give a "
-                    f"schema without it"
-                )
-            return arrow_schema(node)
+            return arrow_schema(file_schema(io.BufferedReader(file, _BEGINNING)))
     except KafkaS3Error:
         raise
     except (pa.ArrowException, OSError, ValueError, LookupError) as e:
@@ -200,19 +193,6 @@ def _schema(store: DurableStore, one: DataObject, *, unions: bool = False) -> pa
             f"{one.url} is no {type(settings).__name__}: {e}. Check it with action='verify'"
         ) from e
     raise ConfigurationError(f"{one.url} is {type(settings).__name__}, which has no types of columns: give a schema")
-
-
-def _union(node: Node, name: str = "value") -> str | None:
-    """The name of a field with a union of several types; None if there is none."""
-    match node:
-        case Record(fields=fields) if not is_recursive(node):
-            return next((found for f in fields if (found := _union(f.type, repr(f.name))) is not None), None)
-        case ArrayOf(items=part) | MapOf(values=part):
-            return _union(part, name)
-        case Union(branches=branches):
-            types = [branch for branch in branches if branch != Primitive("null")]
-            return name if len(types) > 1 else next((_union(part, name) for part in types), None)
-    return None
 
 
 def _without_metadata(schema: pa.Schema) -> pa.Schema:

@@ -27,8 +27,10 @@ from airflow_provider_kafka_s3.config import (
     StringConverter,
 )
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, ForeignObjectError, MissingObjectError
+from airflow_provider_kafka_s3.formats.avro import AvroWriter
 from airflow_provider_kafka_s3.reading import Snapshot, arrow_batches, arrow_dataset
 from airflow_provider_kafka_s3.reading.arrow import KAFKA_COLUMNS
+from airflow_provider_kafka_s3.reading.avro_columns import avro_tables
 from airflow_provider_kafka_s3.reading.seek import seek
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage.durable import DurableStore
@@ -305,16 +307,69 @@ def test_of_the_entries_of_a_map_with_the_same_key_the_last_one_is_the_value(rec
         assert dict(cast("Any", found.value)["x"]) == {"a": 3, "b": 2}
 
 
-def test_a_union_of_several_types_in_avro_is_refused_with_its_name() -> None:
-    """Its types are not read; the other columns are, by a schema without it."""
-    schema = record(("n", "long"), ("some", {"type": "array", "items": ["null", "long", "string"]}))
-    topic = registered(AvroContainer(), schema)
-    append(topic, 1, schema, {"n": 1, "some": ["one"]})
+@pytest.mark.parametrize("record_format", [AvroContainer(), Parquet()], ids=["avro", "parquet"])
+def test_a_union_of_several_types_has_a_field_for_each(record_format: Format) -> None:
+    """In Avro as in Parquet: of items, of records, and of records beside null."""
+    other = {"type": "record", "name": "Other", "namespace": "a", "fields": [{"name": "y", "type": "string"}]}
+    schema = record(
+        ("n", "long"),
+        ("some", {"type": "array", "items": ["null", "long", "string"]}),
+        ("part", ["null", INNER, other]),
+    )
+    topic = registered(record_format, schema)
+    append(topic, 1, schema, {"n": 1, "some": ["one", None, 2], "part": {"x": 3}})
+    append(topic, 1, schema, {"n": 2, "some": [], "part": {"y": "b"}})
+    append(topic, 1, schema, {"n": 3, "some": [], "part": None})
     topic.land()
     snapshot = Snapshot(topic.pipeline.log)
-    with pytest.raises(ConfigurationError, match=r"\.avro has a union of several types, 'some'"):
-        snapshot.schema()
-    assert read(snapshot, pa.schema([("n", pa.int64())])) == [{"n": 1}]
+    some = [{"long": None, "string": "one"}, None, {"long": 2, "string": None}]
+    parts = [{"Inner": {"x": 3}, "Other": None}, {"Inner": None, "Other": {"y": "b"}}, None]
+    rows = [{"n": n, "some": some if n == 1 else [], "part": part} for n, part in enumerate(parts, 1)]
+    assert read(snapshot, snapshot.schema()) == rows
+    one = pa.schema([("part", pa.struct([("Other", pa.struct([("y", pa.string())]))]))])
+    assert read(snapshot, one) == [{"part": {"Other": None}}, {"part": {"Other": {"y": "b"}}}, {"part": None}]
+
+
+def test_a_column_of_avro_that_has_no_type_of_a_union_is_refused() -> None:
+    """It would be null, whatever the value; the fields of one of its records are no fields of the union."""
+    schema = record(("n", "long"), ("part", {"type": "map", "values": [INNER, "string"]}))
+    topic = registered(AvroContainer(), schema)
+    append(topic, 1, schema, {"n": 1, "part": {"k": {"x": 3}}})
+    topic.land()
+    snapshot = Snapshot(topic.pipeline.log)
+    wrong = pa.schema([("part", pa.map_(pa.string(), pa.struct([("x", pa.int32())])))])
+    with pytest.raises(
+        ConfigurationError,
+        match=r"the column 'part' is a union of several types: a struct with .* \['Inner', 'string'\]",
+    ):
+        read(snapshot, wrong)
+
+
+def test_a_recursive_schema_of_avro_is_read_but_for_its_unions() -> None:
+    """It has no types of Arrow, so columns are given; values of Python do not have the type of a union."""
+    schema = record(("n", "long"), ("next", ["null", "Row"]), ("some", ["long", "string"]))
+    topic = registered(AvroContainer(), schema)
+    append(topic, 1, schema, {"n": 1, "next": {"n": 2, "next": None, "some": "a"}, "some": 3})
+    topic.land()
+    snapshot = Snapshot(topic.pipeline.log)
+    inner = pa.struct([("n", pa.int64())])
+    assert read(snapshot, pa.schema([("n", pa.int64()), ("next", inner)])) == [{"n": 1, "next": {"n": 2}}]
+    union = ("some", pa.struct([("long", pa.int64())]))
+    for columns in ([union], [("next", pa.struct([union]))]):
+        with pytest.raises(
+            ConfigurationError, match=r"'some' is a union of several types in a schema that is recursive"
+        ):
+            read(snapshot, pa.schema(columns))
+
+
+def test_numbers_that_java_does_not_read_are_read_from_files_of_earlier_versions() -> None:
+    """These copied them, with the datum, into the file."""
+    schema = {"type": "record", "name": "Row", "fields": [{"name": "n", "type": "int"}]}
+    writer = AvroWriter(json.dumps(schema).encode(), "null", sync=b"s" * 16)
+    datums = pa.array([b"\x02", b"\x84\x80\x80\x80\x80\x00"], pa.binary())
+    body = b"".join(bytes(part) for part in (*writer.write(cast("Any", datums)), *writer.close()))
+    tables = avro_tables(body, pa.schema([("n", pa.int32())]))
+    assert pa.concat_tables(tables).column("n").to_pylist() == [1, 2]
 
 
 @pytest.mark.parametrize("record_format", [AvroContainer(), Parquet()], ids=["avro", "parquet"])
