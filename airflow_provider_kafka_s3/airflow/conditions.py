@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_provider_kafka_s3.airflow import connections
 from airflow_provider_kafka_s3.batch.source import Isolation
+from airflow_provider_kafka_s3.messages import count
 
 if TYPE_CHECKING:
     from airflow_provider_kafka_s3.kafka.source import KafkaSource
@@ -102,7 +103,7 @@ class LagCondition:
             lags[topic] = pipeline.lag(self.isolation)
         total = sum(lags.values())
         by_topic = ", ".join(f"{topic}: {count:,}" for topic, count in lags.items())
-        summary = f"{total:,} of {self.min_records:,} offsets wait to be landed ({by_topic})"
+        summary = f"{total:,} of {count(self.min_records, 'offset')} wait to be landed ({by_topic})"
         return PollResult(total >= self.min_records, lags, summary)
 
 

@@ -31,7 +31,7 @@ class DeadLetterLimit:
         """The error of a batch with more; ``last`` is the first one too many, or their number."""
         before = f" in this run, {self.landed:,} of them in batches that are landed" if self.landed else ""
         return RecordError(
-            f"batch {plan.batch} of topic {plan.topic!r} has more than max_dead_letters={self.most} dead letters"
-            f"{before}. Nothing of the batch was landed. Correct the converter or the producer, or raise "
-            f"max_dead_letters. {last}"
+            f"batch {plan.batch} of topic {plan.topic!r} has more dead letters than "
+            f"max_dead_letters={self.most}{before}. Nothing of the batch was landed. Correct the converter or the "
+            f"producer, or raise max_dead_letters. {last}"
         )

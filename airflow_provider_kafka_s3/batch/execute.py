@@ -17,6 +17,7 @@ from airflow_provider_kafka_s3.batch.incarnation import require_topic_id, topic_
 from airflow_provider_kafka_s3.documents.manifest import MAX_OBJECTS, Manifest, SliceRows
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.exceptions import AccessDeniedError, ConfigurationError, DataLossError, RecordError
+from airflow_provider_kafka_s3.messages import count
 from airflow_provider_kafka_s3.parallel import in_threads
 from airflow_provider_kafka_s3.storage.uploads import UploadPool
 
@@ -78,13 +79,15 @@ def execute_plan(
             except BaseException:
                 pool.abort_all()
                 raise
-        log.info("topic %s: batch %d: %d of %d slices read", plan.topic, plan.batch, len(done), len(plan.slices))
+        log.info(
+            "topic %s: batch %d: %d of %s read", plan.topic, plan.batch, len(done), count(len(plan.slices), "slice")
+        )
 
     try:
         require_topic_id(committer.source, committer.log, topic_id_of(committer.log, plan))
         in_threads(read, plan.grouped, threads=_THREADS)
-        if (count := sum(len(rows.objects) for rows in done)) > MAX_OBJECTS:
-            raise too_many_objects(plan, f"{count:,}")
+        if (number := sum(len(rows.objects) for rows in done)) > MAX_OBJECTS:
+            raise too_many_objects(plan, f"{number:,}")
     except BaseException as e:
         # Nothing was decided, and no other process has the ids of these uploads.
         store.abort_uploads([(entry.key, entry.upload_id) for rows in done for entry in rows.objects])

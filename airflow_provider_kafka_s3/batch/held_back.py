@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from airflow_provider_kafka_s3.batch.source import Isolation, Source
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
+from airflow_provider_kafka_s3.messages import count
 
 __all__ = ["held_back", "log_held_back"]
 
@@ -44,13 +45,13 @@ def log_held_back(topic: str, held: Offsets, landed: Offsets) -> None:
         first, end = ranges[0][0], ranges[-1][1]
         if landed.end(partition) == first:
             log.warning(
-                "topic %s: an open transaction holds back %d offsets of partition %d, from offset %d on, and nothing "
-                "has become readable since the last run. They are landed when it has ended. If its producer is gone, "
+                "topic %s: an open transaction holds back %s of partition %d, from offset %d on, and nothing "
+                "has become readable since the last run. These are landed when it has ended. If its producer is gone, "
                 "find it with `kafka-transactions.sh find-hanging --topic %s --partition %d`, and end it with "
                 "`kafka-transactions.sh abort --topic %s --partition %d --start-offset %d`; or land its records, too, "
                 "with isolation='read_uncommitted'",
                 topic,
-                end - first,
+                count(end - first, "offset"),
                 partition,
                 first,
                 topic,
@@ -61,10 +62,10 @@ def log_held_back(topic: str, held: Offsets, landed: Offsets) -> None:
             )
         else:
             log.info(
-                "topic %s: an open transaction holds back %d offsets of partition %d, from offset %d on; a later run "
+                "topic %s: an open transaction holds back %s of partition %d, from offset %d on; a later run "
                 "lands them",
                 topic,
-                end - first,
+                count(end - first, "offset"),
                 partition,
                 first,
             )

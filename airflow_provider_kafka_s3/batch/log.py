@@ -45,6 +45,7 @@ from airflow_provider_kafka_s3.exceptions import (
     UnsupportedStoreError,
 )
 from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.messages import count
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 
 __all__ = ["TopicLog", "prove_conditions"]
@@ -454,7 +455,7 @@ class TopicLog:
         index, where = fetched[0], self.store.url(key)
         self._check_topic(index.topic, where)
         if (index.first, len(index.batches)) != (numbers.start, len(numbers)):
-            raise corrupt(where, f"it is of {len(index.batches):,} batches from {index.first} on")
+            raise corrupt(where, f"it is of {count(len(index.batches), 'batch')} from {index.first} on")
         return index
 
     def create_index(self, index: LogIndex) -> int | None:

@@ -27,7 +27,7 @@ from airflow_provider_kafka_s3.exceptions import (
     UnknownOutcomeError,
     raise_first,
 )
-from airflow_provider_kafka_s3.messages import few
+from airflow_provider_kafka_s3.messages import count, few
 from airflow_provider_kafka_s3.parallel import Parallel
 from airflow_provider_kafka_s3.storage.durable import CompleteResult
 
@@ -118,8 +118,8 @@ class BatchObjects:
         lost: list[Lost] = []
         if missing:
             log.warning(
-                "the uploads of %d objects of batch %d are gone or refused; they are read again from Kafka: %s",
-                len(missing),
+                "uploads of %s of batch %d are gone or refused, and read again from Kafka: %s",
+                count(len(missing), "object"),
                 plan.batch,
                 few([self.store.url(entry.key) for entry in missing]),
             )

@@ -12,6 +12,7 @@ from typing import Final
 from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.coverage import Covering
 from airflow_provider_kafka_s3.batch.rebuild import Lost, batch_loss
+from airflow_provider_kafka_s3.batch.remedies import RESTORE_RUN
 from airflow_provider_kafka_s3.batch.request import OnMissing
 from airflow_provider_kafka_s3.documents.manifest import ObjectEntry
 from airflow_provider_kafka_s3.documents.offsets import Offsets
@@ -91,10 +92,11 @@ def _groups(batches: Iterable[Covering], target: Offsets) -> Iterator[list[tuple
 def missing_objects(committer: Committer, batches: Sequence[int], missing: Sequence[str]) -> MissingObjectError:
     """The error for objects that are gone, with both remedies."""
     return MissingObjectError(
-        f"{count(len(missing), 'object')} of committed batches {few([str(b) for b in sorted(set(batches))])} of topic "
+        f"{count(len(missing), 'object')} of committed batch{'' if len(set(batches)) == 1 else 'es'} "
+        f"{few([str(b) for b in sorted(set(batches))])} of topic "
         f"{committer.log.topic!r} {'is' if len(missing) == 1 else 'are'} gone: "
         f"{few([committer.store.url(key) for key in missing])}. Nothing was changed. "
-        f"Write them again from Kafka: with action='restore', or {committer.log.remedies.restore(batches)}. Or accept "
+        f"Write them again from Kafka: by {RESTORE_RUN}, or {committer.log.remedies.restore(batches)}. Or accept "
         f"that they are gone: for this run with on_missing='ignore', for good by "
         f"{committer.log.remedies.accept_deleted(batches)}"
     )

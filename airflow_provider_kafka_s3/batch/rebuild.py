@@ -22,7 +22,7 @@ from airflow_provider_kafka_s3.exceptions import (
     TopicRecreatedError,
 )
 from airflow_provider_kafka_s3.layout.keys import INDEX, dead_letters_prefix, sibling_of_key
-from airflow_provider_kafka_s3.messages import few
+from airflow_provider_kafka_s3.messages import count, few
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -112,7 +112,7 @@ def places(plan: Plan, entry: ObjectEntry) -> str:
         f"partition {plan.slices[part.id].partition}, offsets {part.min_offset} to {part.max_offset}"
         for part in entry.by_slice
     ]
-    return f"{few(ranges, by=', and ')}, {entry.records} records"
+    return f"{few(ranges, by=', and ')}, {count(entry.records, 'record')}"
 
 
 def rebuild(
@@ -244,7 +244,6 @@ def batch_loss(topic_log: TopicLog, lost: Sequence[Lost], accept: str) -> BatchL
     """
     batches = sorted({one.plan.batch for one in lost})
     of = f"batch {batches[0]}" if len(batches) == 1 else f"{len(batches)} batches from {batches[0]} on"
-    objects = "1 object" if len(lost) == 1 else f"{len(lost):,} objects"
     reasons: dict[str, list[str]] = {}
     for one in lost:
         reasons.setdefault(one.why, []).append(str(one))
@@ -257,7 +256,7 @@ def batch_loss(topic_log: TopicLog, lost: Sequence[Lost], accept: str) -> BatchL
         else ""
     )
     return BatchLossError(
-        f"{objects} of {of} of topic {topic_log.topic!r} cannot be written again from Kafka: {why_lost}. All "
-        f"others were written. The marker was not changed.{kept} {accept}. Gone: "
+        f"{count(len(lost), 'object')} of {of} of topic {topic_log.topic!r} cannot be written again from Kafka: "
+        f"{why_lost}. All others were written. The marker was not changed.{kept} {accept}. Gone: "
         f"{few([topic_log.store.url(one.entry.key) for one in lost])}"
     )

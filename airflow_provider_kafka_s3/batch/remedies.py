@@ -10,7 +10,10 @@ from typing import Final
 from airflow_provider_kafka_s3.documents.notation import format_offsets
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 
-__all__ = ["Remedies"]
+__all__ = ["RESTORE_RUN", "Remedies"]
+
+RESTORE_RUN: Final = 'a run with the conf `{"kafka_s3": {"action": "restore"}}`'
+"""How a run writes objects again."""
 
 _LISTED: Final = 20
 """Batches in a command at most."""

@@ -54,6 +54,7 @@ from airflow_provider_kafka_s3.exceptions import (
 )
 from airflow_provider_kafka_s3.extensions.loading import pinned
 from airflow_provider_kafka_s3.layout.keys import data_prefix, hidden_names
+from airflow_provider_kafka_s3.messages import count
 
 __all__ = ["TopicRun"]
 
@@ -258,7 +259,7 @@ class TopicRun:
         return self._result(view.marker, generation, offsets, covering, look=True)
 
     def _log_target(self, target: Offsets, below: Offsets) -> None:
-        log.info("topic %s: %d offsets to land: %s", self.topic, target.count, target)
+        log.info("topic %s: %s to land: %s", self.topic, count(target.count, "offset"), target)
         if below:
             log.info(
                 "topic %s: %d of these offsets are below the window and were never landed; they are landed with it, so "

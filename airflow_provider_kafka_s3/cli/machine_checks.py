@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from airflow_provider_kafka_s3.cli.findings import Finding, good, guarded
-from airflow_provider_kafka_s3.messages import few
+from airflow_provider_kafka_s3.messages import count, few
 from airflow_provider_kafka_s3.submit.versions import (
     TESTED,
     connector_flaw,
@@ -180,10 +180,12 @@ def _topic(access: Access, topic: str) -> Iterator[Finding]:
     ends = source.ends(topic, info.partitions, "read_committed")
     with_records = [p for p in info.partitions if ends[p] > starts[p]]
     if not with_records:
-        yield good(check, f"{len(info.partitions)} partitions, without records; whether they can be read is unknown")
+        yield good(
+            check, f"{count(len(info.partitions), 'partition')}, without records; whether they can be read is unknown"
+        )
         return
     # The last offset: the first one may be deleted at any moment.
     partition = with_records[0]
     for _ in source.read(topic, partition, ends[partition] - 1, ends[partition], "read_committed"):
         pass
-    yield good(check, f"{len(info.partitions)} partitions, can be described and read")
+    yield good(check, f"{count(len(info.partitions), 'partition')}, can be described and read")

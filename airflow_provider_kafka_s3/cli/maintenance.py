@@ -164,7 +164,7 @@ def recover(access: Access) -> Answer:
         return Answer(
             {"open": [row[0] for row in rows], "owed": owed.to_json(), "dry_run": True},
             [
-                f"{owed.count:,} offsets would be landed or completed: {owed}",
+                f"{count(owed.count, 'offset')} would be landed or completed: {owed}",
                 *(table(("batch", "state", "offsets", "planned by"), rows) if rows else ()),
             ],
         )

@@ -53,7 +53,7 @@ def list_topics(access: Access) -> Answer:
 
 
 def _status_lines(state: TopicStatus) -> list[str]:
-    lag = "" if state.lag is None else f", lag {state.lag:,} offsets"
+    lag = "" if state.lag is None else f", lag {count(state.lag, 'offset')}"
     resets = f", {count(state.generation, 'reset')}" if state.generation else ""
     lines = [f"{state.pipeline} / {state.topic}: {count(state.batches, 'batch')} resolved{resets}{lag}"]
     if state.recreated:

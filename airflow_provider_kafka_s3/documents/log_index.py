@@ -18,6 +18,7 @@ from airflow_provider_kafka_s3.documents.manifest import Manifest
 from airflow_provider_kafka_s3.documents.marker import ResolvedBatch
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets, intersect
 from airflow_provider_kafka_s3.documents.plan import Plan
+from airflow_provider_kafka_s3.messages import count
 
 __all__ = ["INDEX_SIZES", "MAX_HULL", "MAX_INDEXED", "MAX_RANGES", "Box", "IndexedBatch", "LogIndex", "indexed_batch"]
 
@@ -206,11 +207,11 @@ class LogIndex(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
     batches: tuple[IndexedBatch, ...]
 
     def __post_init__(self) -> None:
-        count = len(self.batches)
-        if not 1 <= count <= MAX_INDEXED or self.first < 1 or (self.first - 1) % count:
-            raise ValueError(f"an index of {count:,} batches cannot begin with batch {self.first}")
-        if [b.batch for b in self.batches] != list(range(self.first, self.first + count)):
-            raise ValueError(f"its batches are not the {count:,} from {self.first} on, in their order")
+        number = len(self.batches)
+        if not 1 <= number <= MAX_INDEXED or self.first < 1 or (self.first - 1) % number:
+            raise ValueError(f"an index of {count(number, 'batch')} cannot begin with batch {self.first}")
+        if [b.batch for b in self.batches] != list(range(self.first, self.first + number)):
+            raise ValueError(f"its batches are not the {number:,} from {self.first} on, in their order")
         for b in self.batches:
             if b.claim is not None and _ranges(b.claim) + _ranges(b.skipped) > MAX_RANGES:
                 raise ValueError(f"batch {b.batch} has more than {MAX_RANGES:,} ranges of offsets")

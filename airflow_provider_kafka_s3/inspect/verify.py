@@ -21,6 +21,7 @@ from airflow_provider_kafka_s3.batch.incarnation import require_topic_id
 from airflow_provider_kafka_s3.batch.object_metadata import has_crc32, matches
 from airflow_provider_kafka_s3.batch.presence import missing_objects
 from airflow_provider_kafka_s3.batch.rebuild import places
+from airflow_provider_kafka_s3.batch.remedies import RESTORE_RUN
 from airflow_provider_kafka_s3.batch.request import BatchSummary, RunRequest, TopicResult, Verification
 from airflow_provider_kafka_s3.batch.window_offsets import window_of
 from airflow_provider_kafka_s3.config import MIB
@@ -30,7 +31,7 @@ from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.documents.run import RunRecord
 from airflow_provider_kafka_s3.exceptions import BatchLossError, ForeignObjectError, UnknownOutcomeError
-from airflow_provider_kafka_s3.messages import few
+from airflow_provider_kafka_s3.messages import count, few
 
 __all__ = ["VerifyRun"]
 
@@ -80,12 +81,14 @@ def _verify(committer: Committer, request: RunRequest, record: RunRecord | None)
     selected, generation, undated = _selected(committer, request, record, marker)
     covered = NO_OFFSETS if marker is None else marker.covered_in(generation)
     target, uncovered = selected & covered, selected - covered
-    log.info("topic %s: %s of the landed part of %d offsets", committer.log.topic, request.action, selected.count)
+    log.info(
+        "topic %s: %s of what is landed of %s", committer.log.topic, request.action, count(selected.count, "offset")
+    )
     if uncovered:
         log.warning(
-            "topic %s: %d offsets of the window are not landed: %s. A run with action='land' lands them",
+            "topic %s: not landed of the window: %s: %s. A run with action='land' lands what is left out",
             committer.log.topic,
-            uncovered.count,
+            count(uncovered.count, "offset"),
             uncovered,
         )
     if undated:
@@ -228,10 +231,10 @@ class _Findings:
                 self.missing += [entry.key for entry in gone]
                 self.missing_batches.append(batch)
         log.info(
-            "topic %s: %d objects of %d batches are intact so far, %d bytes read; %d missing, %d restored, %d foreign",
+            "topic %s: intact so far: %s of %s, %d bytes read; %d missing, %d restored, %d foreign",
             self.committer.log.topic,
-            self.intact,
-            len(self.batches),
+            count(self.intact, "object"),
+            count(len(self.batches), "batch"),
             self.size,
             len(self.missing) + len(self.lost),
             len(self.restored),
@@ -259,33 +262,40 @@ class _Findings:
         problems: list[str] = []
         if self.damaged:
             problems.append(
-                f"{len(self.damaged)} objects of topic {topic!r} differ from their manifests: {few(self.damaged)}. "
-                f"They were not changed. Move them away, then run again with action='restore'"
+                f"{count(len(self.damaged), 'object')} of topic {topic!r} {_verb(self.damaged, 'differs', 'differ')} "
+                f"from what the manifests have: {few(self.damaged)}. Nothing of this was changed. Move what differs "
+                f"away, then write it again from Kafka: by {RESTORE_RUN}"
             )
         if self.lost:
             problems.append(
-                f"{len(self.lost)} objects of topic {topic!r} are gone and cannot be written again from Kafka: "
-                f"{few(self.lost)}. Restore them, with their metadata, from a backup or an earlier version (bucket "
-                f"versioning), or accept that they are gone: for this run with on_missing='ignore', for good by "
-                f"{self.committer.log.remedies.accept_deleted(self.lost_batches)}"
+                f"{count(len(self.lost), 'object')} of topic {topic!r} {_verb(self.lost, 'is', 'are')} gone and cannot "
+                f"be written again from Kafka: {few(self.lost)}. Restore what is gone, with its metadata, from a "
+                f"backup or an earlier version (bucket versioning), or accept that it is gone: for this run with "
+                f"on_missing='ignore', for good by {self.committer.log.remedies.accept_deleted(self.lost_batches)}"
             )
         if self.missing and self.request.on_missing == "ignore":
             log.warning(
-                "topic %s: %d objects are gone, ignored since on_missing='ignore': %s",
+                "topic %s: %s %s gone, ignored since on_missing='ignore': %s",
                 topic,
-                len(self.missing),
+                count(len(self.missing), "object"),
+                _verb(self.missing, "is", "are"),
                 few([self.committer.store.url(key) for key in self.missing]),
             )
         elif self.missing:
             problems.append(str(missing_objects(self.committer, self.missing_batches, self.missing)))
         if self.restored and problems:
-            problems.append(f"{len(self.restored)} other objects were written again")
+            others = count(len(self.restored), "other object")
+            problems.append(f"{others} {_verb(self.restored, 'was', 'were')} written again")
         if self.damaged:
             raise ForeignObjectError(". ".join(problems))
         if self.lost:
             raise BatchLossError(". ".join(problems))
         if problems:
             raise missing_objects(self.committer, self.missing_batches, self.missing)
+
+
+def _verb(things: list[str], one: str, several: str) -> str:
+    return one if len(things) == 1 else several
 
 
 def _read_back(committer: Committer, plan: Plan, entry: ObjectEntry) -> tuple[int, str | None]:

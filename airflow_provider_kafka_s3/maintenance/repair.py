@@ -34,6 +34,7 @@ from airflow_provider_kafka_s3.exceptions import (
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.maintenance.accept_loss import record_gone
 from airflow_provider_kafka_s3.maintenance.repair_index import repair_indexes
+from airflow_provider_kafka_s3.messages import count
 from airflow_provider_kafka_s3.storage.port import StoredObject
 
 __all__ = ["Gone", "GoneRule", "Repaired", "repair"]
@@ -386,8 +387,8 @@ def _decided(
             amended = committer.log.amended_keys(plan.batch)[0] if plan.batch in missing else frozenset()
             left = [entry for entry in missing.get(plan.batch, ()) if entry.key not in amended]
             absent, gone = _gone(committer, plan, left)
-            count = 0 if decision is None else len(decision.objects)
-            reason = f"{len(absent)} of its {count} objects are absent, such as {absent[0].key}" if absent else ""
+            total = count(0 if decision is None else len(decision.objects), "object")
+            reason = f"absent: {len(absent)} of its {total}, such as {absent[0].key}" if absent else ""
             yield plan, decision, reason, gone
             committer.log.forget(plan.batch)
 
@@ -416,7 +417,7 @@ def _not_foldable(plan: Plan, decision: Manifest | None, marker: Marker, still_o
     if decision is None:
         return "it is undecided"
     if decision.status == "reset" and still_open:
-        return f"batches {sorted(still_open)} below the reset are not complete"
+        return f"below the reset, not all is complete: {count(len(still_open), 'batch')}, {sorted(still_open)}"
     return ""
 
 

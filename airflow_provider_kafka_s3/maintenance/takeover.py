@@ -280,10 +280,10 @@ def _require_records(topic: str, begin: Mapping[int, int], earliest: Mapping[int
     if lost := {p: (o, earliest[p]) for p, o in begin.items() if o < earliest[p]}:
         listed = few([f"partition {p}: [{a}, {b})" for p, (a, b) in lost.items()])
         raise DataLossError(
-            f"topic {topic!r}: Kafka has deleted {sum(b - a for a, b in lost.values()):,} offsets that the group has "
-            f"not committed: {listed}. Nothing was changed. Objects past the committed offsets may have their records, "
-            f"and cannot be compared with Kafka any more. Look at them, then choose where the pipeline begins, by "
-            f"starting_offsets of the operator"
+            f"topic {topic!r}: Kafka has deleted {count(sum(b - a for a, b in lost.values()), 'offset')} that the "
+            f"group has not committed: {listed}. Nothing was changed. Objects past the committed offsets may have "
+            f"their records, and cannot be compared with Kafka any more. Look at them, then choose where the pipeline "
+            f"begins, by starting_offsets of the operator"
         )
 
 

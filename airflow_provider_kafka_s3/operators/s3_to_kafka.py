@@ -13,6 +13,7 @@ from airflow.providers.common.compat.sdk import AirflowSkipException, BaseOperat
 from airflow_provider_kafka_s3.airflow import connections, parameters
 from airflow_provider_kafka_s3.airflow.task_errors import as_task_error
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, NothingToReplayError, message_of
+from airflow_provider_kafka_s3.messages import count
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -167,14 +168,14 @@ class S3ToKafkaOperator(BaseOperator):
                 raise
         records = sum(done.sent.values())
         self.log.info(
-            "replay %s: %d records of topic %s are in topic %s", done.replay, records, self.topic, self.target
+            "replay %s: %s of topic %s sent to topic %s", done.replay, count(records, "record"), self.topic, self.target
         )
         return {
             "replay": done.replay,
             "target": done.target,
             "batch": done.batch,
             "records": records,
-            "sent": {str(partition): count for partition, count in sorted(done.sent.items())},
+            "sent": {str(partition): number for partition, number in sorted(done.sent.items())},
         }
 
     def on_kill(self) -> None:

@@ -15,6 +15,7 @@ from isal import isal_zlib
 
 from airflow_provider_kafka_s3.arrays import Array, binary_array, int64_array
 from airflow_provider_kafka_s3.batch.object_metadata import has_crc32
+from airflow_provider_kafka_s3.batch.remedies import RESTORE_RUN
 from airflow_provider_kafka_s3.config import (
     AvroContainer,
     BlockGzip,
@@ -33,6 +34,7 @@ from airflow_provider_kafka_s3.exceptions import (
     KafkaS3Error,
     MissingObjectError,
 )
+from airflow_provider_kafka_s3.messages import count
 from airflow_provider_kafka_s3.reading.avro_columns import avro_tables
 from airflow_provider_kafka_s3.reading.base64_columns import IsText, are_base64, decoded_table, with_texts
 from airflow_provider_kafka_s3.reading.object_schemas import LINE_SCHEMA
@@ -112,8 +114,8 @@ def arrow_batches(
             ) from e
         if values.num_rows != one.records:
             raise ForeignObjectError(
-                f"object {one.url} of topic {one.topic!r}, batch {one.batch}, has {values.num_rows:,} records instead "
-                f"of {one.records:,}: check it with action='verify'"
+                f"object {one.url} of topic {one.topic!r}, batch {one.batch}, has {count(values.num_rows, 'record')} "
+                f"instead of {one.records:,}: check it with action='verify'"
             )
         columns = {name: values.column(name) for name in values.column_names}
         columns |= _kafka_columns(one, schema)
@@ -178,16 +180,17 @@ def _lines(one: SnapshotObject, body: bytes) -> list[bytes]:
         raise Unreadable("it does not end with its separator")
     if len(found) > one.records and isinstance(lines, RawBytes):
         raise ForeignObjectError(
-            f"object {one.url} of topic {one.topic!r}, batch {one.batch}, has {len(found):,} parts for {one.records:,} "
-            f"records: values hold the separator {lines.separator!r}, so its records cannot be told apart. The object "
+            f"object {one.url} of topic {one.topic!r}, batch {one.batch}, has {len(found):,} parts for "
+            f"{count(one.records, 'record')}: values hold the separator {lines.separator!r}, so its records cannot be "
+            f"told apart. The object "
             f"is as it was written, and action='verify' accepts it. Land the topic with a separator of RawBytes that "
             f"no value has, or as Parquet or Avro with value_converter='bytes'. To read the others, select batches "
             f"without it, by batches="
         )
     if (longest := max(map(len, found), default=0)) > _MOST:
         raise ConfigurationError(
-            f"a record of {one.url} has {longest:,} bytes, and an Arrow array has {_MOST:,} at most: read the object "
-            f"by airflow_provider_kafka_s3.reading.records.read_records"
+            f"a record of {one.url} has {count(longest, 'byte')}, and an Arrow array has {_MOST:,} at most: read the "
+            f"object by airflow_provider_kafka_s3.reading.records.read_records"
         )
     return found
 
@@ -298,8 +301,8 @@ def _body(store: DurableStore, one: SnapshotObject) -> bytes:
     stored = store.get(one.key)
     if stored is None:
         raise MissingObjectError(
-            f"object {one.url} of topic {one.topic!r}, batch {one.batch}, is gone. Write it again from Kafka by a run "
-            f"with action='restore', or accept that it is gone: kafka-s3 accept-loss"
+            f"object {one.url} of topic {one.topic!r}, batch {one.batch}, is gone. Write it again from Kafka by "
+            f"{RESTORE_RUN}, or accept that it is gone: kafka-s3 accept-loss"
         )
     crc32 = isal_zlib.crc32(stored.body)
     if not has_crc32(crc32, one.entry, lambda: store.head(one.key)):

@@ -15,7 +15,7 @@ from airflow_provider_kafka_s3.config import DeviantArtNaming, JsonLines, Layout
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.formats.block_index import Chunk, chunks_of
 from airflow_provider_kafka_s3.layout.keys import data_prefix, named_object_parser
-from airflow_provider_kafka_s3.messages import few
+from airflow_provider_kafka_s3.messages import count, few
 from airflow_provider_kafka_s3.parallel import in_threads
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 
@@ -205,7 +205,7 @@ def _require_one_each(store: DurableStore, topic: str, partition: int, objects: 
     if twice:
         urls = few([store.url(one.key) for one in twice[0]])
         raise ConfigurationError(
-            f"topic {topic!r}, partition {partition}: {len(twice)} objects begin with the same offset as another, such "
-            f"as {urls}: the sink wrote records again after a failure. Nothing was changed. Move away the one that "
-            f"has fewer of the records"
+            f"topic {topic!r}, partition {partition}: {count(len(twice), 'object')} with the same first offset as "
+            f"another, such as {urls}: the sink wrote records again after a failure. Nothing was changed. Move away "
+            f"the one that has fewer of the records"
         )

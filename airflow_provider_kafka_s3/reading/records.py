@@ -45,6 +45,7 @@ from airflow_provider_kafka_s3.exceptions import (
     ConfigurationError,
     DataLossError,
 )
+from airflow_provider_kafka_s3.messages import count
 from airflow_provider_kafka_s3.reading.avro_file import datums
 from airflow_provider_kafka_s3.reading.committed_objects import CommittedObjects
 from airflow_provider_kafka_s3.reading.envelope_batches import batch_rows, envelope_rows
@@ -403,7 +404,7 @@ class _Object:
     def _require_count(self, entry: ObjectEntry, lines: Format, number: int) -> None:
         if number != entry.records:
             more = "more" if number > entry.records else f"{number:,}"
-            why = f"it has {more} rows for {entry.records:,} records"
+            why = f"it has {more} rows for {count(entry.records, 'record')}"
             if isinstance(lines, RawBytes) and number > entry.records:
                 why += f": {AMBIGUOUS}"
             raise self._objects.unreadable(entry, why)

@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any, Final
 
+from airflow_provider_kafka_s3.batch.remedies import RESTORE_RUN
 from airflow_provider_kafka_s3.exceptions import MissingObjectError
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 
@@ -87,9 +88,7 @@ def open_object(store: DurableStore, key: str, size: int) -> RemoteFile:
     def get(start: int, end: int) -> bytes:
         stored = store.get(key, start=start, end=end)
         if stored is None:
-            raise MissingObjectError(
-                f"object {store.url(key)} is gone. Write it again from Kafka by a run with action='restore'"
-            )
+            raise MissingObjectError(f"object {store.url(key)} is gone. Write it again from Kafka by {RESTORE_RUN}")
         return stored.body
 
     return RemoteFile(get, size)

@@ -18,6 +18,7 @@ from airflow_provider_kafka_s3.documents.manifest import Manifest, ObjectEntry, 
 from airflow_provider_kafka_s3.documents.offsets import Ranges, coalesce, subtract
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, DataLossError
+from airflow_provider_kafka_s3.messages import count
 from airflow_provider_kafka_s3.reading.committed_objects import CommittedObjects
 from airflow_provider_kafka_s3.reading.row_offsets import RowOffsets
 from airflow_provider_kafka_s3.reading.rows import Row, Unreadable, rows_of, uncompressed
@@ -223,10 +224,10 @@ class BatchSeek:
         why = "an earlier version wrote its index without them" if what == "block" else "its format keeps no offsets"
         rows = unit.offsets
         return ConfigurationError(
-            f"topic {self.plan.topic!r}, partition {self.partition}: which record has offset {offset} is not "
-            f"known. Its {what} has {rows.records:,} records with offsets from {rows.first} to {rows.end - 1}, so "
-            f"there are gaps between them, and {why} (content='envelope' keeps offsets). To get all of "
-            f"them, one of which it may be, use --whole-block (whole_block=True): {self.objects.url(entry)}"
+            f"topic {self.plan.topic!r}, partition {self.partition}: which record has offset {offset} is not known. "
+            f"Its {what} has {count(rows.records, 'record')} with offsets from {rows.first} to {rows.end - 1}, so "
+            f"there are gaps between them, and {why} (content='envelope' keeps offsets). To get all of them, one of "
+            f"which it may be, use --whole-block (whole_block=True): {self.objects.url(entry)}"
         )
 
 

@@ -10,6 +10,7 @@ import datetime as dt
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
@@ -118,6 +119,7 @@ class Snapshot:
         pipeline: str,
         topics_dir: str = "topics",
         at: int | None = None,
+        endpoint_url: str | None = None,
         s3: S3Settings | None = None,
         credentials: S3Credentials | None = None,
     ) -> Snapshot:
@@ -129,13 +131,14 @@ class Snapshot:
             pipeline: name of its pipeline.
             topics_dir: prefix of the pipeline's keys.
             at: number of the last batch; None: the latest state.
-            s3: settings of the S3 server; None: AWS.
+            endpoint_url: URL of an S3-compatible store; None: AWS, or the one of ``s3``.
+            s3: more settings of the store.
             credentials: for it; None: boto3's own chain.
 
         Raises:
-            ConfigurationError: see :class:`Snapshot`.
+            ConfigurationError: see :class:`Snapshot`; or both ``endpoint_url`` and ``s3`` name a store.
         """
-        store = open_bucket(bucket, s3 or S3Settings(), credentials)
+        store = open_bucket(bucket, settings_of(endpoint_url, s3), credentials)
         return cls(TopicLog(store, topics_dir=topics_dir, pipeline=pipeline, topic=topic), at=at)
 
     def __repr__(self) -> str:
@@ -413,6 +416,19 @@ class Snapshot:
         return dict(
             zip(numbers, in_threads(lambda b: self.log.amended_keys(b)[0], numbers, threads=_READERS), strict=True)
         )
+
+
+def settings_of(endpoint_url: str | None, s3: S3Settings | None) -> S3Settings:
+    """The settings of the store of a reader, of which both arguments may be a part."""
+    settings = s3 or S3Settings()
+    if endpoint_url is None:
+        return settings
+    if settings.endpoint_url not in (None, endpoint_url):
+        raise ConfigurationError(
+            f"endpoint_url={endpoint_url!r} and s3, with endpoint_url={settings.endpoint_url!r}, name two stores; give "
+            f"one"
+        )
+    return replace(settings, endpoint_url=endpoint_url)
 
 
 def _contiguous(marker: Marker) -> int:

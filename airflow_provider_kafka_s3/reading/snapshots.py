@@ -9,7 +9,7 @@ from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.inspect.topics import nothing_there, owned_topics
 from airflow_provider_kafka_s3.messages import or_nearest
 from airflow_provider_kafka_s3.parallel import in_threads
-from airflow_provider_kafka_s3.reading.snapshot import Snapshot
+from airflow_provider_kafka_s3.reading.snapshot import Snapshot, settings_of
 from airflow_provider_kafka_s3.storage.bucket import open_bucket
 from airflow_provider_kafka_s3.storage.credentials import S3Credentials
 from airflow_provider_kafka_s3.storage.durable import DurableStore
@@ -25,6 +25,7 @@ def snapshots(
     topics_dir: str = "topics",
     topics: Iterable[str] | None = None,
     at: Mapping[str, int] | None = None,
+    endpoint_url: str | None = None,
     s3: S3Settings | None = None,
     credentials: S3Credentials | None = None,
 ) -> dict[str, Snapshot]:
@@ -39,13 +40,14 @@ def snapshots(
         topics_dir: prefix of the pipeline's keys.
         topics: only these; None: all that it has begun to land.
         at: number of the last batch, by topic; a topic that is not in it has its latest state.
-        s3: settings of the S3 server, with a name of the bucket; None: AWS.
+        endpoint_url: URL of an S3-compatible store, with a name of the bucket; None: AWS, or the one of ``s3``.
+        s3: more settings of the store, with a name of the bucket.
         credentials: for it; None: boto3's own chain.
 
     Raises:
         ConfigurationError: the pipeline has no topic, or not one that is named; a batch is not complete yet.
     """
-    store = open_bucket(bucket, s3 or S3Settings(), credentials) if isinstance(bucket, str) else bucket
+    store = open_bucket(bucket, settings_of(endpoint_url, s3), credentials) if isinstance(bucket, str) else bucket
     landed = [topic for _, topic in owned_topics(store, topics_dir=topics_dir, pipeline=pipeline)]
     if not landed:
         raise nothing_there(store, topics_dir=topics_dir, pipeline=pipeline)

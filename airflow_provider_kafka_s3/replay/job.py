@@ -18,6 +18,7 @@ from airflow_provider_kafka_s3.documents.codec import corrupt, encode, write_sta
 from airflow_provider_kafka_s3.documents.replay import ReplayBegin, ReplayEnd, ReplayEpoch, ReplayPlan
 from airflow_provider_kafka_s3.exceptions import CorruptControlError, KafkaUnavailableError, ReplayOvertakenError
 from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.messages import count
 from airflow_provider_kafka_s3.reading.record import Records
 from airflow_provider_kafka_s3.replay.foreign import ForeignReplaySource
 from airflow_provider_kafka_s3.replay.request import ReplayRequest
@@ -120,7 +121,8 @@ def ended(topic_log: TopicLog, plan: ReplayPlan) -> dict[int, int]:
             most = planned[partition]
             if end.records < 0 or (most is not None and end.records > most):
                 raise corrupt(
-                    topic_log.replay_url(plan.replay, name), f"it has {end.records} records, and the plan {most}"
+                    topic_log.replay_url(plan.replay, name),
+                    f"it has {count(end.records, 'record')}, and the plan {most}",
                 )
         except CorruptControlError as e:
             e.add_note("or delete this document and repeat the replay: Kafka has how far it came, too")
@@ -178,7 +180,7 @@ def send(
             for some in itertools.chain.from_iterable(map(rate.pieces, source.records(partition, skip))):
                 watch.see()
                 if number // _REPORTED < (number := number + len(some)) // _REPORTED:
-                    on_progress(f"replay {plan.replay}: partition {partition}: {number:,} records read")
+                    on_progress(f"replay {plan.replay}: partition {partition}: {count(number, 'record')} read")
                 yield some
 
         sent = epoch.call(
@@ -198,7 +200,7 @@ def send(
             partition,
         )
         _create(topic_log, end_key, ReplayEnd(replay=plan.replay, partition=partition, records=sent))
-        on_progress(f"replay {plan.replay}: partition {partition} is complete: {sent:,} records")
+        on_progress(f"replay {plan.replay}: partition {partition} is complete: {count(sent, 'record')}")
         return partition, sent
 
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="replay") as pool:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from airflow_provider_kafka_s3.exceptions import AccessDeniedError, ConfigurationError, TerminalError
+from airflow_provider_kafka_s3.messages import count
 from airflow_provider_kafka_s3.reading.record import Record
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def _among(records: Sequence[Record]) -> str:
     if not records:
         return ""
     if not offsets:
-        return f", in a transaction of {len(records):,} records of partition {records[0].partition}"
+        return f", in a transaction of {count(len(records), 'record')} of partition {records[0].partition}"
     return f", in a transaction of the offsets {min(offsets)} to {max(offsets)} of partition {records[0].partition}"
 
 
@@ -65,7 +66,7 @@ def _size(record: Record) -> int:
 
 def _too_large(records: Sequence[Record]) -> str:
     largest = max(records, key=_size, default=None)
-    of = f": the largest record has {_size(largest):,} bytes ({_place(largest)})" if largest is not None else ""
+    of = f": the largest record has {count(_size(largest), 'byte')} ({_place(largest)})" if largest is not None else ""
     return (
         f"Raise max.message.bytes of the topic, and message.max.bytes in the extra of the Kafka connection if it is "
         f"set{of}"

@@ -22,6 +22,7 @@ from airflow_provider_kafka_s3.exceptions import ConfigurationError, CorruptCont
 from airflow_provider_kafka_s3.kafka.offsets import TopicInfo
 from airflow_provider_kafka_s3.kafka.source import KafkaSource
 from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.messages import count
 from airflow_provider_kafka_s3.replay.foreign import plan_foreign_replay
 from airflow_provider_kafka_s3.replay.job import Place, ReplayJob, ended, send
 from airflow_provider_kafka_s3.replay.plan import plan_replay
@@ -107,12 +108,12 @@ def replay(
         return Replayed(plan.replay, plan.target, plan.batch, planned, done, plan.notes)
     largest = check_target(config, request, plan, target)
     log.info(
-        "replay %s: %s of %d partitions of topic %s to topic %s",
+        "replay %s: %s of %s of topic %s to topic %s",
         plan.replay,
         f"records up to batch {plan.batch}"
         if request.written_by is None
         else f"objects of {request.written_by}'s sink",
-        len(planned),
+        count(len(planned), "partition"),
         plan.topic,
         plan.target,
     )

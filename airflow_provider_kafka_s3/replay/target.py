@@ -10,6 +10,7 @@ from airflow_provider_kafka_s3.documents.replay import ReplayPlan
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaUnavailableError, TopicRecreatedError
 from airflow_provider_kafka_s3.kafka.client import ClientEvents, admin_client, to_error
 from airflow_provider_kafka_s3.kafka.offsets import TopicInfo
+from airflow_provider_kafka_s3.messages import count
 from airflow_provider_kafka_s3.replay.request import ReplayRequest
 
 __all__ = ["check_target", "require_same_target", "topic_settings"]
@@ -86,9 +87,9 @@ def check_target(config: Mapping[str, Any], request: ReplayRequest, plan: Replay
     absent = sorted(set(plan.numbers) - set(there.partitions))
     if request.keeps_partitions and absent:
         raise ConfigurationError(
-            f"topic {target!r} has {len(there.partitions)} partitions, and records of partition {absent[-1]} are to be "
-            f"sent. Nothing was sent. Add partitions to the topic, or let the hash of the key choose them with "
-            f"keeps_partitions=False (--by-key-hash)"
+            f"topic {target!r} has {count(len(there.partitions), 'partition')}, and records of partition {absent[-1]} "
+            f"are to be sent. Nothing was sent. Add partitions to the topic, or let the hash of the key choose them "
+            f"with keeps_partitions=False (--by-key-hash)"
         )
     settings = topic_settings(config, target)
     keeps_time = "timestamp" not in request.without

@@ -217,14 +217,14 @@ class Job:
             max_dead_letters=[topic.max_dead_letters for topic in topics],
             written=action.written,
         )
-        log.info("Spark plans the read of %d slices", sum(len(plan.slices) for plan in plans))
+        log.info("Spark plans the read of %s", count(sum(len(plan.slices) for plan in plans), "slice"))
         read_directly(spark)
         # Rows only: one per object and one per slice.
         frame = record_frame(spark, tasks, options).mapInArrow(task, ROW_DDL)
         with Progress(action, tasks):
             rows = action.rows(frame)
         for python, number in Counter(row.python for row in rows if row.python).most_common():
-            log.info("%d tasks ran in %s", number, python)
+            log.info("%s ran in %s", count(number, "task"), python)
         return rows
 
     def _checked(
@@ -280,11 +280,11 @@ class Job:
     def _read_here(self, topic: _Topic, error: SparkTimestampError) -> None:
         """Execute a plan in this process: librdkafka returns unchanged timestamps."""
         log.warning(
-            "topic %s: batch %d: %s; its %d offsets are read by the driver, without Spark, which takes longer",
+            "topic %s: batch %d: %s; its %s are read by the driver, without Spark, which takes longer",
             topic.plan.topic,
             topic.plan.batch,
             error,
-            topic.plan.read.count,
+            count(topic.plan.read.count, "offset"),
         )
         topic.pipeline.execute(
             topic.plan,

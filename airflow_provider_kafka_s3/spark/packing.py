@@ -153,8 +153,8 @@ class RecordPacking:
             position = int(positions[wrong[0]])
             partition, offset = position >> self._shift, position & ((1 << self._shift) - 1)
             raise SparkJobError(
-                f"partition {partition} offset {offset} is in none of the {len(slices.slices)} slices that the task "
-                f"may read. Nothing was decided; try again"
+                f"partition {partition} offset {offset} is in none of the slices that the task may "
+                f"read. Nothing was decided; try again"
             )
         edges = [0, *(np.flatnonzero(at[1:] != at[:-1]) + 1).tolist(), len(at)]
         for low, high in itertools.pairwise(edges):

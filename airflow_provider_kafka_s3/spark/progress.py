@@ -196,7 +196,7 @@ class Progress:
         """Start logging."""
         self._started = time.monotonic()
         slices, tasks = count(self._slices, "slice"), count(self._tasks, "task")
-        log.info("%s: reading %s, %s offsets, in %s", self._topics, slices, f"{self._offsets:,}", tasks)
+        log.info("%s: reading %s, %s, in %s", self._topics, slices, count(self._offsets, "offset"), tasks)
         self._thread.start()
         return self
 
@@ -237,7 +237,7 @@ def progress_line(now: Count, tasks: int, offsets: int, seconds: float) -> str:
         Such as ``3 of 8 tasks, 1,250,000 of 4,000,000 records (31 %), 182.0 MB written by ended tasks, 152,000
         records/s, about 18 s left``.
     """
-    parts = [f"{now.tasks} of {tasks} tasks", f"{now.records:,} of {offsets:,} records"]
+    parts = [f"{now.tasks} of {count(tasks, 'task')}", f"{now.records:,} of {count(offsets, 'record')}"]
     if offsets:
         parts[-1] += f" ({100 * now.records // offsets} %)"
     if not now.live:
@@ -245,7 +245,10 @@ def progress_line(now: Count, tasks: int, offsets: int, seconds: float) -> str:
     parts.append(f"{now.size / _MEGABYTE:.1f} MB written by ended tasks")
     if now.records and seconds > 0:
         rate = now.records / seconds
-        parts += [f"{rate:,.0f} records/s", f"about {max(offsets - now.records, 0) / rate:,.0f} s left"]
+        parts.append(f"{rate:,.0f} records/s")
+        # When all are read, uploads end: nobody knows how long that takes.
+        if (left := (offsets - now.records) / rate) >= 1:
+            parts.append(f"about {left:,.0f} s left")
     return ", ".join(parts)
 
 
@@ -258,14 +261,14 @@ def _each(sequence: Any) -> Iterator[Any]:
 def counts_line(decision: Manifest) -> str:
     """The counts of a decided batch as text; tombstones, ignored null values and dead letters if there are any."""
     rare = {
-        "tombstones": decision.tombstones,
-        "ignored null values": decision.ignored,
-        "dead letters": decision.dead_letters,
+        "tombstone": decision.tombstones,
+        "ignored null value": decision.ignored,
+        "dead letter": decision.dead_letters,
     }
     counts = {
-        "objects": len(decision.objects),
-        "records": decision.records,
+        "object": len(decision.objects),
+        "record": decision.records,
         **{what: number for what, number in rare.items() if number},
-        "bytes": decision.size,
+        "byte": decision.size,
     }
-    return ", ".join(f"{number} {what}" for what, number in counts.items())
+    return ", ".join(count(number, what) for what, number in counts.items())

@@ -181,7 +181,7 @@ def test_more_dead_letters_than_the_limit_fail_a_job(
     for limit in (0, COUNT // 3 - 1):
         (outcome,) = pipeline.job(pipeline.spec({topic: plan}, "run", "unused", max_dead_letters=limit), spark).topics
         assert (outcome.kind, pipeline.decision(topic), pipeline.data_keys()) == ("record", None, [])
-        assert f"more than max_dead_letters={limit} dead letters" in str(outcome.message)
+        assert f"more dead letters than max_dead_letters={limit}" in str(outcome.message)
         assert list(pipeline.store.pending_uploads("")) == []
     assert pipeline.job(pipeline.spec({topic: plan}, "run", "unused", max_dead_letters=COUNT // 3), spark).succeeded
     assert len(dead_letters(pipeline)) == COUNT // 3

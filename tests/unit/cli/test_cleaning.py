@@ -180,7 +180,7 @@ def test_repair_leaves_a_batch_open_whose_objects_are_not_there(world: World) ->
     world.die("*.manifest.json")
     world.bucket.delete(keys.marker_key(PREFIX))
     output = world.on_topic("repair", "--json")
-    assert "2 of its 2 objects are absent" in output.data["open"]["1"]
+    assert "absent: 2 of its 2 objects" in output.data["open"]["1"]
     assert world.data_keys() == []
     assert world.run("died").status == "ok"
     world.check()

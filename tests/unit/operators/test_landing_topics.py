@@ -115,7 +115,9 @@ def test_dead_letters_are_limited_for_each_topic_over_all_batches_of_a_run(bench
         "limits": Limits(records_per_batch=2),
     }
     for number in (1, 2):
-        with pytest.raises(AirflowFailException, match=r"batch 3 of topic 'orders' has more than max_dead_letters=2"):
+        with pytest.raises(
+            AirflowFailException, match=r"batch 3 of topic 'orders' has more dead letters than max_dead_letters=2"
+        ):
             bench.run(bench.task(**settings), try_number=number)
     landed = {key: len(documents) for key, documents in bench.objects().items() if "/_dead_letters/" in key}
     assert sorted(key.split("/")[1] for key in landed) == ["clicks", "clicks", "orders", "orders"]

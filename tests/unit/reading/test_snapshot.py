@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -29,13 +30,14 @@ from airflow_provider_kafka_s3.documents.manifest import Amend
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, LogTamperedError, MarkerMissingError
 from airflow_provider_kafka_s3.layout import keys
-from airflow_provider_kafka_s3.reading import Snapshot
+from airflow_provider_kafka_s3.reading import Snapshot, snapshots
 from airflow_provider_kafka_s3.reading.records import read_records, record_objects
 from airflow_provider_kafka_s3.reading.snapshot_objects import SnapshotObject
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.storage.port import ObjectStore
+from airflow_provider_kafka_s3.storage.s3 import S3Settings
 from airflow_provider_kafka_s3.testing.decompress import decompress
 from tests.unit.batch.simulated_topic import Topic
 
@@ -295,6 +297,33 @@ def test_a_topic_that_no_run_has_begun_to_land_is_refused(topic: Topic) -> None:
     elsewhere = TopicLog(log.store, topics_dir="elsewhere", pipeline=log.pipeline, topic="orders")
     with pytest.raises(ConfigurationError, match=r"there is no pipeline below .*; check bucket and topics_dir"):
         Snapshot(elsewhere)
+
+
+def test_a_snapshot_is_opened_at_an_endpoint(topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also all snapshots of a pipeline; with ``s3`` it may be given once."""
+    log = log_of(topic)
+    opened: list[S3Settings] = []
+
+    def open_bucket(bucket: str, settings: S3Settings, credentials: object) -> DurableStore:
+        opened.append(settings)
+        return log.store
+
+    for module in ("snapshot", "snapshots"):
+        monkeypatch.setattr(f"airflow_provider_kafka_s3.reading.{module}.open_bucket", open_bucket)
+    place: dict[str, Any] = {"pipeline": log.pipeline, "topics_dir": log.topics_dir}
+    at, region = "http://store:9000", S3Settings(region="eu-central-1")
+    assert Snapshot.open("lake", "orders", **place, endpoint_url=at).batch > 0
+    Snapshot.open("lake", "orders", **place, endpoint_url=at, s3=region)
+    snapshots("lake", **place, endpoint_url=at)
+    Snapshot.open("lake", "orders", **place)
+    assert opened == [
+        S3Settings(endpoint_url=at),
+        replace(region, endpoint_url=at),
+        S3Settings(endpoint_url=at),
+        S3Settings(),
+    ]
+    with pytest.raises(ConfigurationError, match="name two stores"):
+        Snapshot.open("lake", "orders", **place, endpoint_url=at, s3=S3Settings(endpoint_url="http://other:9000"))
 
 
 class CountedStore(MemoryStore):

@@ -39,6 +39,12 @@ def test_a_line_has_tasks_records_bytes_rate_and_the_time_left() -> None:
     )
 
 
+def test_no_time_is_left_when_all_is_read() -> None:
+    """Uploads end, and nobody knows how long that takes; counts have the form of their number."""
+    line = progress_line(count(3), 1, 3, 1)
+    assert line == "0 of 1 task, 3 of 3 records (100 %), 0.0 MB written by ended tasks, 3 records/s"
+
+
 def test_a_committed_batch_has_counts_of_tombstones_ignored_values_and_dead_letters_if_there_are_any() -> None:
     """Most pipelines have none."""
 
@@ -48,7 +54,7 @@ def test_a_committed_batch_has_counts_of_tombstones_ignored_values_and_dead_lett
 
     assert line() == "0 objects, 5 records, 0 bytes"
     assert line(tombstones=2) == "0 objects, 5 records, 2 tombstones, 0 bytes"
-    assert line(ignored=1) == "0 objects, 5 records, 1 ignored null values, 0 bytes"
+    assert line(ignored=1) == "0 objects, 5 records, 1 ignored null value, 0 bytes"
     assert line(tombstones=2, dead_letters=3) == "0 objects, 5 records, 2 tombstones, 3 dead letters, 0 bytes"
 
 
@@ -111,7 +117,7 @@ def test_the_log_shows_changes_and_counts_never_decrease(plan: Plan, caplog: pyt
     with Progress(action, ReadTasks([plan]), every=0.001):
         assert action.exhausted.wait(30)
     lines = [message for message in caplog.messages if " records (" in message]
-    assert [line.split(" tasks, ")[1].split(" records")[0] for line in lines] == ["4 of 10", "9 of 10"]
+    assert [line.split(" task, ")[1].split(" records")[0] for line in lines] == ["4 of 10", "9 of 10"]
     assert "orders: reading 1 slice, 10 offsets, in 1 task" in caplog.messages
     assert caplog.messages[-1].startswith("orders: 1 slice read in ")
 
