@@ -7,12 +7,14 @@ they are also pushed as XComs.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 
 from airflow.providers.common.compat.sdk import BaseOperatorLink  # noqa: TID253 - it is the base class
 
+from airflow_provider_kafka_s3.exceptions import KafkaS3Error
 from airflow_provider_kafka_s3.layout import keys
 
 if TYPE_CHECKING:
@@ -103,8 +105,19 @@ def push(kept: dict[str, str], context: Context, **urls: str | None) -> None:
             context["ti"].xcom_push(key=key, value=url)
 
 
-def marker_url(run: RunContext) -> str:
-    """URL of the stored offsets of a task, for a browser."""
+def marker_url(run: RunContext, *, unsure: bool = False) -> str | None:
+    """URL of the stored offsets of a task, for a browser; None: a first run has failed before there were any.
+
+    Args:
+        run: of the task.
+        unsure: whether they may not exist.
+    """
+    if unsure and len(run.runs) == 1:
+        (topic,) = run.runs.values()
+        # One request: an outage is no reason to wait for a link.
+        with contextlib.suppress(KafkaS3Error):
+            if topic.log.store.store.head(keys.marker_key(topic.log.prefix)) is None:
+                return None
     return _of_task(run, lambda topic: keys.marker_key(run.runs[topic].log.prefix))
 
 
@@ -132,6 +145,9 @@ def object_url(run: RunContext, key: str) -> str:
     if settings.endpoint_url and not (endpoint.hostname or "").endswith((".amazonaws.com", ".amazonaws.com.cn")):
         # Without user and password.
         base = urlunsplit(endpoint._replace(netloc=endpoint.netloc.rpartition("@")[2], query="", fragment=""))
+        if key.endswith("/"):  # no object has this key: a listing
+            query = urlencode({"list-type": 2, "prefix": key})
+            return f"{base.rstrip('/')}/{quote(run.bucket)}?{query}"
         path = quote(f"{run.bucket}/{key}")
         return f"{base.rstrip('/')}/{path}"
     region = settings.region or ""

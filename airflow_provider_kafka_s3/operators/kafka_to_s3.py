@@ -419,11 +419,13 @@ class KafkaToS3Operator(SparkSubmitOperator):
             if not run.runs:
                 return self._announce(context, run, xcom.to_xcom({}, resolved), resolved)
             self._lineage = RunLineage.of(run)
-            links.push(self.link_urls, context, marker_url=links.marker_url(run))
         landed = land_topics(run.runs, lambda plans: self._execute_plans(context, spark, target, run, plans))
         for topic, result in landed.results.items():
             self.log.info("topic %s: %s", topic, xcom.summary([result]))
+        links.push(self.link_urls, context, marker_url=links.marker_url(run, unsure=bool(landed.errors)))
         if landed.errors:
+            found = xcom.to_xcom(landed.results, resolved)
+            links.push(self.link_urls, context, manifest_url=links.manifest_url(run, found))
             message, terminal, cause = xcom.failure(landed.errors, landed.results)
             raise task_error(self.log, message, terminal=terminal) from cause
         returned = xcom.to_xcom(landed.results, resolved)

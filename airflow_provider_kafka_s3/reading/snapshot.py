@@ -10,8 +10,9 @@ import datetime as dt
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.documents.codec import MAX_BATCH
@@ -428,7 +429,7 @@ def settings_of(endpoint_url: str | None, s3: S3Settings | None) -> S3Settings:
             f"endpoint_url={endpoint_url!r} and s3, with endpoint_url={settings.endpoint_url!r}, name two stores; give "
             f"one"
         )
-    return replace(settings, endpoint_url=endpoint_url)
+    return msgspec.structs.replace(settings, endpoint_url=endpoint_url)
 
 
 def _contiguous(marker: Marker) -> int:

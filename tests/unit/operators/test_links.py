@@ -17,6 +17,7 @@ from airflow.providers.common.compat.sdk import (  # noqa: TID253 - after AIRFLO
 
 from airflow_provider_kafka_s3.airflow import links
 from airflow_provider_kafka_s3.config import Limits
+from airflow_provider_kafka_s3.exceptions import KafkaUnavailableError
 
 if TYPE_CHECKING:
     from airflow_provider_kafka_s3.operators.kafka_to_s3 import KafkaToS3Operator
@@ -93,15 +94,32 @@ def test_an_operator_that_another_task_executes_keeps_its_own_links(topics: Benc
 def test_the_links_of_several_topics_lead_to_the_folder_of_the_pipeline(topics: Bench) -> None:
     """One button is for all of them."""
     topics.run(topics.task(topics="orders,clicks"))
-    assert set(topics.pushed.values()) == {AT_THE_ENDPOINT}
+    listing = "http://lake:9000/lake?list-type=2&prefix=topics%2F_kafka_s3%2Forders-to-lake%2F"
+    assert set(topics.pushed.values()) == {listing}
 
 
-def test_a_task_that_failed_has_a_link_to_the_stored_offsets(topics: Bench) -> None:
-    """It has no link to a manifest."""
+def test_a_task_that_failed_has_links_to_what_is_there(topics: Bench) -> None:
+    """To the stored offsets, and to the manifest of a topic that was landed."""
     topics.spark.failing["orders"] = ("record", "offset 0 is no JSON")
     with pytest.raises(AirflowFailException):
         topics.run(topics.task())
     assert set(topics.pushed) == {"marker_url"}
+    topics.pushed.clear()
+    with pytest.raises(AirflowFailException):
+        topics.run(topics.task(topics="orders,clicks"), run_id="both")
+    assert set(topics.pushed) == {"marker_url", "manifest_url"}
+
+
+def test_no_link_leads_to_a_marker_that_does_not_exist(topics: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A first run may fail before it stores offsets."""
+
+    def away(_: str) -> None:
+        raise KafkaUnavailableError("no broker answers")
+
+    monkeypatch.setattr(topics.kafka, "describe", away)
+    with pytest.raises(AirflowException):
+        topics.run(topics.task())
+    assert topics.pushed == {}
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections import Counter
-from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 import msgspec
@@ -309,7 +309,7 @@ def test_a_snapshot_is_opened_at_an_endpoint(topic: Topic, monkeypatch: pytest.M
         return log.store
 
     for module in ("snapshot", "snapshots"):
-        monkeypatch.setattr(f"airflow_provider_kafka_s3.reading.{module}.open_bucket", open_bucket)
+        monkeypatch.setattr(import_module(f"airflow_provider_kafka_s3.reading.{module}"), "open_bucket", open_bucket)
     place: dict[str, Any] = {"pipeline": log.pipeline, "topics_dir": log.topics_dir}
     at, region = "http://store:9000", S3Settings(region="eu-central-1")
     assert Snapshot.open("lake", "orders", **place, endpoint_url=at).batch > 0
@@ -318,7 +318,7 @@ def test_a_snapshot_is_opened_at_an_endpoint(topic: Topic, monkeypatch: pytest.M
     Snapshot.open("lake", "orders", **place)
     assert opened == [
         S3Settings(endpoint_url=at),
-        replace(region, endpoint_url=at),
+        msgspec.structs.replace(region, endpoint_url=at),
         S3Settings(endpoint_url=at),
         S3Settings(),
     ]
