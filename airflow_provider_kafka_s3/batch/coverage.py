@@ -181,7 +181,7 @@ class _Search:
         overlapping = [plan for plan in plans if plan.generation == self._generation and plan.claim & self.left]
         for at in range(0, len(overlapping), _DECISIONS):
             needed = [plan for plan in overlapping[at : at + _DECISIONS] if plan.claim & self.left]
-            decisions = self._parallel(lambda plan: self._log.read_manifest(plan.batch), needed)
+            decisions = self._parallel(lambda plan: self._log.read_manifest(plan.batch, expected=True), needed)
             for plan, decision in zip(needed, decisions, strict=True):
                 if decision is None or decision.is_released:
                     continue

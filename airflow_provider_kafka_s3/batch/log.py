@@ -132,11 +132,15 @@ class TopicLog:
         """
         stored = self.read_marker()
         if stored is None:
+            self.store.settle(keys.marker_key(self.prefix))
+            stored = self.read_marker()
+        if stored is None:
             self.refuse_release(self.read_plan(1))
             raise MarkerMissingError(
-                f"the marker of topic {self.topic!r} is gone, although batches exist. Nothing was changed. Build it "
-                f"again from the log: {self.remedies.repair()}; or restore its last version (bucket versioning). "
-                f"Do not delete the log: everything would be landed twice. The marker: {self.marker_url()}"
+                f"the marker of topic {self.topic!r} is gone, although batches exist: neither GET nor HEAD nor LIST "
+                f"requests find it, the last ones after a pause. Nothing was changed. Build it again from the log: "
+                f"{self.remedies.repair()}; or restore its last version (bucket versioning). Do not delete the log: "
+                f"everything would be landed twice. The marker: {self.marker_url()}"
             )
         return stored
 
@@ -292,7 +296,7 @@ class TopicLog:
             if upcoming is not None and batch == upcoming[0]:
                 batch, upcoming = upcoming[1], next(resolved, None)
                 continue
-            plan = self.read_plan(batch) if batch <= MAX_BATCH else None
+            plan = self.read_plan(batch, expected=upcoming is not None) if batch <= MAX_BATCH else None
             if plan is None:
                 if upcoming is not None or batch > MAX_BATCH:
                     raise self._tampered(batch, marker)
@@ -318,14 +322,23 @@ class TopicLog:
         decision = self.read_manifest(batch)
         return decision is not None and decision.is_released
 
-    def read_plan(self, batch: int) -> Plan | None:
-        """The plan of a batch, or None."""
-        stored = self._read(Plan, keys.plan_key(self.prefix, batch), lambda plan: self._check_plan(plan, batch))
+    def read_plan(self, batch: int, *, expected: bool = False) -> Plan | None:
+        """The plan of a batch, or None.
+
+        Args:
+            batch: its number.
+            expected: it should exist, so that None is an error.
+        """
+        stored = self._read(
+            Plan, keys.plan_key(self.prefix, batch), lambda plan: self._check_plan(plan, batch), expected=expected
+        )
         return None if stored is None else stored[0]
 
     def require_plan(self, batch: int) -> tuple[Plan, str]:
         """The plan of a batch that must exist, and its checksum."""
-        stored = self._read(Plan, keys.plan_key(self.prefix, batch), lambda plan: self._check_plan(plan, batch))
+        stored = self._read(
+            Plan, keys.plan_key(self.prefix, batch), lambda plan: self._check_plan(plan, batch), expected=True
+        )
         if stored is None:
             raise LogTamperedError(
                 f"topic {self.topic!r}: the plan of batch {batch} is gone, although later documents refer to it. "
@@ -370,10 +383,15 @@ class TopicLog:
         self.require_plan(batch)
         return planner_of(self._cache[keys.plan_key(self.prefix, batch)][1])
 
-    def read_manifest(self, batch: int) -> Manifest | None:
-        """The decision about a batch, or None while it is undecided."""
+    def read_manifest(self, batch: int, *, expected: bool = False) -> Manifest | None:
+        """The decision about a batch, or None while it is undecided.
+
+        Args:
+            batch: its number.
+            expected: it should be decided, so that None is an error.
+        """
         key = keys.manifest_key(self.prefix, batch)
-        stored = self._read(Manifest, key, lambda manifest: self._check_manifest(manifest, batch))
+        stored = self._read(Manifest, key, lambda manifest: self._check_manifest(manifest, batch), expected=expected)
         return None if stored is None else stored[0]
 
     def create_manifest(self, manifest: Manifest) -> Manifest:
@@ -387,7 +405,7 @@ class TopicLog:
     def require_decision(self, batch: int) -> tuple[Manifest, str]:
         """The decision about a resolved batch, and its checksum."""
         key = keys.manifest_key(self.prefix, batch)
-        stored = self._read(Manifest, key, lambda manifest: self._check_manifest(manifest, batch))
+        stored = self._read(Manifest, key, lambda manifest: self._check_manifest(manifest, batch), expected=True)
         if stored is None:
             raise LogTamperedError(
                 f"topic {self.topic!r}: the decision about batch {batch} is gone, although the marker has the batch as "
@@ -518,10 +536,15 @@ class TopicLog:
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    def _read(self, kind: type[D], key: str, check: Callable[[D], None] | None = None) -> tuple[D, str] | None:
-        """An immutable document with its checksum; decoded and checked once."""
+    def _read(
+        self, kind: type[D], key: str, check: Callable[[D], None] | None = None, *, expected: bool = False
+    ) -> tuple[D, str] | None:
+        """An immutable document with its checksum; decoded and checked once. None is certain if it is expected."""
         if key not in self._cache:
             fetched = self._fetch(kind, key)
+            if fetched is None and expected:
+                self.store.settle(key)
+                fetched = self._fetch(kind, key)
             if fetched is None:
                 return None
             document, envelope, _ = fetched

@@ -29,7 +29,7 @@ from airflow_provider_kafka_s3.exceptions import (
 )
 from airflow_provider_kafka_s3.messages import count, few
 from airflow_provider_kafka_s3.parallel import Parallel
-from airflow_provider_kafka_s3.storage.durable import CompleteResult
+from airflow_provider_kafka_s3.storage.durable import LATER, CompleteResult
 
 __all__ = ["BatchObjects"]
 
@@ -190,6 +190,8 @@ class BatchObjects:
             self.store.retrier.pause(attempt)
         if not self.store.upload_exists(entry.key, entry.upload_id):
             return self._appears(plan, entry)
+        if not self._is_gone(plan, entry):
+            return "visible"
         # A single refusal may have another cause, such as a request damaged in transit.
         if refusals == _TRIES:
             return "refused"
@@ -217,6 +219,29 @@ class BatchObjects:
                 f"{info.size} bytes where {entry.size} with metadata {BATCH_METADATA}={plan.batch} are expected. It "
                 f"was not changed. Move it away and run again: {self.store.url(entry.key)}"
             )
+        return True
+
+    def gone(self, plan: Plan, entries: Sequence[ObjectEntry]) -> list[ObjectEntry]:
+        """Of objects that HEAD requests did not find, those that are to be given up: neither they nor others find them.
+
+        Raises:
+            UnknownOutcomeError: only others find one.
+        """
+        if entries:
+            self.store.retrier.pause(LATER)
+        gone = self.parallel(lambda entry: self._is_gone(plan, entry), entries)
+        return [entry for entry, is_gone in zip(entries, gone, strict=True) if is_gone]
+
+    def _is_gone(self, plan: Plan, entry: ObjectEntry) -> bool:
+        if self.is_intact(plan, entry):
+            return False
+        try:
+            self.store.require_gone(entry.key, by="HEAD")
+        except UnknownOutcomeError:
+            # Another process may have completed its upload between the two requests.
+            if self.is_intact(plan, entry):
+                return False
+            raise
         return True
 
     def _tag(self, plan: Plan, entry: ObjectEntry) -> None:
@@ -253,7 +278,7 @@ class BatchObjects:
             if self.is_intact(plan, entry):
                 return "visible"
             self.store.retrier.pause(attempt)
-        return "gone"
+        return "gone" if self._is_gone(plan, entry) else "visible"
 
     def write_again(
         self,

@@ -46,6 +46,7 @@ def require_objects(
         MissingObjectError: objects are gone and ``on_missing`` is ``fail``; names the objects and the remedies.
         ForeignObjectError: a key holds an object that the batch did not write.
         BatchLossError: an object cannot be restored.
+        UnknownOutcomeError: requests of another kind find an object that HEAD does not.
     """
     missing: list[tuple[Plan, list[ObjectEntry]]] = []
     existing = restored = 0
@@ -58,8 +59,10 @@ def require_objects(
                 gone.setdefault(plan.batch, (plan, []))[1].append(entry)
         for batch, (plan, entries) in gone.items():
             amended = committer.log.amended_keys(batch)[0]
-            if left := [entry for entry in entries if entry.key not in amended]:
+            unamended = [entry for entry in entries if entry.key not in amended]
+            if left := committer.objects.gone(plan, unamended):
                 missing.append((plan, left))
+            existing += len(unamended) - len(left)
     if missing and on_missing == "fail":
         raise missing_objects(
             committer, [plan.batch for plan, _ in missing], [entry.key for _, gone in missing for entry in gone]
@@ -95,7 +98,8 @@ def missing_objects(committer: Committer, batches: Sequence[int], missing: Seque
         f"{count(len(missing), 'object')} of committed batch{'' if len(set(batches)) == 1 else 'es'} "
         f"{few([str(b) for b in sorted(set(batches))])} of topic "
         f"{committer.log.topic!r} {'is' if len(missing) == 1 else 'are'} gone: "
-        f"{few([committer.store.url(key) for key in missing])}. Nothing was changed. "
+        f"{few([committer.store.url(key) for key in missing])}. Neither HEAD nor GET nor LIST requests find them, the "
+        f"last ones after a pause. Nothing was changed. "
         f"Write them again from Kafka: by {RESTORE_RUN}, or {committer.log.remedies.restore(batches)}. Or accept "
         f"that they are gone: for this run with on_missing='ignore', for good by "
         f"{committer.log.remedies.accept_deleted(batches)}"

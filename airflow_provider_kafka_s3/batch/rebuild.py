@@ -257,6 +257,7 @@ def batch_loss(topic_log: TopicLog, lost: Sequence[Lost], accept: str) -> BatchL
     )
     return BatchLossError(
         f"{count(len(lost), 'object')} of {of} of topic {topic_log.topic!r} cannot be written again from Kafka: "
-        f"{why_lost}. All others were written. The marker was not changed.{kept} {accept}. Gone: "
+        f"{why_lost}. Neither HEAD nor GET nor LIST requests find them, the last ones after a pause. All others were "
+        f"written. The marker was not changed.{kept} {accept}. Gone: "
         f"{few([topic_log.store.url(one.entry.key) for one in lost])}"
     )

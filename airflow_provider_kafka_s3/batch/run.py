@@ -358,7 +358,7 @@ class TopicRun:
             return None
         self._planned.add(plan.batch)
         if self.log.require_marker()[0].is_resolved(plan.batch):
-            if self.log.read_manifest(plan.batch) is None:
+            if self.log.read_manifest(plan.batch, expected=True) is None:
                 raise LogTamperedError(
                     f"batch {plan.batch} of topic {self.topic!r} is resolved, yet its number was free: control objects "
                     f"below {self.log.prefix} were deleted. Restore them (bucket versioning); this run wrote "

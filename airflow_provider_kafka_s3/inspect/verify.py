@@ -225,6 +225,8 @@ class _Findings:
             amended = self.committer.log.amended_keys(batch)[0]
             self.accepted += [entry.key for entry in entries if entry.key in amended]
             gone = [entry for entry in entries if entry.key not in amended]
+            for entry in gone:
+                self.committer.store.require_gone(entry.key, by="GET")
             if self.request.action == "restore":
                 self._restore(plan, gone)
             elif gone:

@@ -90,6 +90,7 @@ def accept_deleted(committer: Committer, batch: int, *, reason: str, operator: s
     Raises:
         ConfigurationError: the batch is not complete.
         ForeignObjectError: a key holds an object that the batch did not write.
+        UnknownOutcomeError: requests of another kind find an object that HEAD does not. Nothing was recorded.
     """
     plan, decision = require_committed(committer, batch)
     if not committer.log.require_marker()[0].is_resolved(batch):
@@ -98,8 +99,9 @@ def accept_deleted(committer: Committer, batch: int, *, reason: str, operator: s
             f"{committer.log.remedies.recover()}"
         )
     intact = committer.objects.are_intact(plan, decision.objects)
-    absent = {entry.key for entry, exists in zip(decision.objects, intact, strict=True) if not exists}
-    return record_gone(committer, batch, absent, reason=reason, operator=operator)
+    absent = [entry for entry, exists in zip(decision.objects, intact, strict=True) if not exists]
+    gone = {entry.key for entry in committer.objects.gone(plan, absent)}
+    return record_gone(committer, batch, gone, reason=reason, operator=operator)
 
 
 def record_gone(committer: Committer, batch: int, gone: Set[str], *, reason: str, operator: str) -> tuple[str, ...]:
@@ -229,7 +231,8 @@ def absent(committer: Committer, batch: int) -> Absent:
     intact = committer.objects.are_intact(plan, decision.objects)
     left = [e for e, exists in zip(decision.objects, intact, strict=True) if not exists and e.key not in accepted]
     pending = committer.parallel(lambda entry: committer.store.upload_exists(entry.key, entry.upload_id), left)
+    without = [entry for entry, is_pending in zip(left, pending, strict=True) if not is_pending]
     return Absent(
-        gone=tuple(entry.key for entry, is_pending in zip(left, pending, strict=True) if not is_pending),
+        gone=tuple(entry.key for entry in committer.objects.gone(plan, without)),
         pending=tuple(entry.key for entry, is_pending in zip(left, pending, strict=True) if is_pending),
     )

@@ -257,6 +257,7 @@ def _numbers(topic_log: TopicLog) -> tuple[range, Ranges]:
     plans = coalesce(found["plan"])
     if plans and (len(plans) > 1 or plans[0][0] != 1):
         expected = plans[0][1] if plans[0][0] == 1 else 1
+        topic_log.store.require_gone(keys.plan_key(topic_log.prefix, expected), by="LIST")
         raise LogTamperedError(
             f"topic {topic_log.topic!r}: the plan of batch {expected} is gone from the middle of the log, whose last "
             f"plan is {plans[-1][1] - 1}, and with it the offsets that it claimed. Nothing was changed. Restore it "
@@ -353,6 +354,7 @@ def _fold(committer: Committer, base: Marker, planned: range, known: Marker | No
             folded.marker = fold(marker, plan, decision)
     if known is not None and known.last_resolved > len(planned):
         beyond = next(max(a, len(planned) + 1) for a, b in known.resolved if b > len(planned) + 1)
+        committer.store.require_gone(keys.plan_key(committer.log.prefix, beyond), by="LIST")
         raise _tampered(committer.log, beyond, committer.log.plan_url(beyond))
     return folded
 
@@ -374,7 +376,11 @@ def _decided(
     for at in range(0, len(planned), _READERS):
         numbers = planned[at : at + _READERS]
         block = committer.parallel(lambda n: committer.log.require_plan(n)[0], numbers, threads=_READERS)
-        decisions = committer.parallel(lambda plan: committer.log.read_manifest(plan.batch), block, threads=_READERS)
+        decisions = committer.parallel(
+            lambda n: committer.log.read_manifest(n, expected=known is not None and known.is_resolved(n)),
+            numbers,
+            threads=_READERS,
+        )
         decided = list(zip(block, decisions, strict=True))
         unresolved = [(p, decision) for p, decision in decided if known is None or not known.is_resolved(p.batch)]
         entries = [(plan, entry) for plan, decision in unresolved if decision for entry in decision.objects]
@@ -402,8 +408,7 @@ def _gone(committer: Committer, plan: Plan, absent: Sequence[ObjectEntry]) -> tu
     if not absent or any(committer.parallel(lambda e: store.upload_exists(e.key, e.upload_id), absent)):
         return absent, None
     # A driver may complete an upload between the two checks; then the upload is gone and its object exists.
-    intact = committer.objects.are_intact(plan, absent)
-    absent = [entry for entry, exists in zip(absent, intact, strict=True) if not exists]
+    absent = committer.objects.gone(plan, absent)
     if not absent:
         return absent, None
     manifest = store.head(keys.manifest_key(committer.log.prefix, plan.batch))

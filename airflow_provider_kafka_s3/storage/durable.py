@@ -11,9 +11,9 @@ from __future__ import annotations
 import enum
 import itertools
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import Final, Literal
 
 from airflow_provider_kafka_s3.exceptions import (
     ConditionalConflict,
@@ -27,12 +27,19 @@ from airflow_provider_kafka_s3.exceptions import (
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage.port import ObjectInfo, ObjectStore, Part, PendingUpload, StoredObject
 
-__all__ = ["CompleteResult", "DurableStore"]
+__all__ = ["LATER", "CompleteResult", "DurableStore", "Kind"]
 
 log = logging.getLogger(__name__)
 
+LATER: Final = 4
+"""Number of the retry whose wait comes before the second look for an object that is to be given up."""
+
 _PAGE: Final = 1_000
 """Objects of a listing that are read together; S3 has as many in a page."""
+
+
+Kind = Literal["HEAD", "GET", "LIST"]
+"""A kind of request that shows whether an object exists."""
 
 
 class CompleteResult(enum.Enum):
@@ -104,6 +111,45 @@ class DurableStore:
         while page := self.retrier.call(next_page, what=f"LIST {self.url(prefix)}"):
             yield from page
             after = page[-1].key
+
+    def require_gone(self, key: str, *, by: Kind) -> None:
+        """Look again for an object by other kinds of requests, before it is given up.
+
+        A store may answer some kinds of requests from a state that is minutes old: of a cache, an index, another site.
+
+        Args:
+            key: of the object.
+            by: kind of the request that did not find it.
+
+        Raises:
+            UnknownOutcomeError: another kind finds it.
+        """
+        looks: dict[Kind, Callable[[], bool]] = {
+            "HEAD": lambda: self.head(key) is not None,
+            "GET": lambda: self.get(key, start=0, end=1) is not None,
+            "LIST": lambda: any(info.key == key for info in itertools.islice(self.walk(key), 1)),
+        }
+        for kind, finds in looks.items():
+            if kind != by and finds():
+                raise UnknownOutcomeError(
+                    f"the store contradicts itself: a {by} request does not find an object, and a {kind} request finds "
+                    f"it. It answers one of them from an older state. Nothing was given up; try again in some minutes: "
+                    f"{self.url(key)}"
+                )
+
+    def settle(self, key: str) -> None:
+        """Wait until a GET request finds what others find, for an object that it did not find and that should exist.
+
+        Raises:
+            UnknownOutcomeError: it does not, after the last try.
+        """
+
+        def attempt() -> None:
+            if self.store.get(key, start=0, end=1) is None:
+                self.require_gone(key, by="GET")
+
+        self.retrier.pause(LATER)
+        self.retrier.call(attempt, what=f"GET {self.url(key)}")
 
     def create(self, key: str, body: bytes, metadata: Mapping[str, str] | None = None) -> bytes:
         """Create an object unless its key exists, and return the stored bytes: the given ones or another writer's.
