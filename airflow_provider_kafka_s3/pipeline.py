@@ -300,9 +300,9 @@ class TopicPipeline:
         """See :func:`~airflow_provider_kafka_s3.maintenance.takeover.take_over`."""
         take_over(self.committer, takeover, layout)
 
-    def find_garbage(self, *, older_than: float) -> Garbage:
+    def find_garbage(self, *, older_than: float, landed: bool = False) -> Garbage:
         """See :func:`~airflow_provider_kafka_s3.maintenance.gc.find_garbage`."""
-        return find_garbage(self.log, now=self._now(), older_than=older_than)
+        return find_garbage(self.log, now=self._now(), older_than=older_than, landed=landed)
 
     def collect(self, garbage: Garbage) -> None:
         """See :func:`~airflow_provider_kafka_s3.maintenance.gc.collect`."""

@@ -152,10 +152,7 @@ def parser() -> argparse.ArgumentParser:
         help="read all plans and manifests, and compare the index of the log with them",
     )
 
-    collect = add("gc", maintenance.collect, "Abort uploads that no batch can complete.", topics="many")
-    collect.add_argument(
-        "--older-than", type=float, default=7.0, metavar="DAYS", help="minimum age of an upload (default: %(default)s)"
-    )
+    _add_ages(add("gc", maintenance.collect, "Abort uploads that no batch can complete.", topics="many"))
 
     check = add(
         "doctor", doctor.doctor, "Check the store, Kafka, the schema registry, Spark and this machine.", topics="many"
@@ -198,6 +195,16 @@ def _add_readers(add: Callable[..., argparse.ArgumentParser]) -> None:
     """Add the commands that read landed records."""
     cat.add_cat_options(add("cat", cat.cat, "Print landed records from an offset on.", dry_run=False))
     replay.add_replay_options(add("replay", replay.replay, "Send landed records to a topic of Kafka, each once."))
+
+
+def _add_ages(collect: argparse.ArgumentParser) -> None:
+    """Add the options of ``gc``."""
+    collect.add_argument(
+        "--older-than", type=float, default=7.0, metavar="DAYS", help="minimum age of an upload (default: %(default)s)"
+    )
+    collect.add_argument(
+        "--landed", action="store_true", help="also uploads of any age at keys whose offsets are landed"
+    )
 
 
 def _add_kafka_connect(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -188,7 +188,7 @@ def collect(access: Access) -> Answer:
     topics: dict[str, Any] = {}
     rows = []
     for topic in access.topic_pipelines():
-        found = topic.find_garbage(older_than=arguments.older_than * 86_400)
+        found = topic.find_garbage(older_than=arguments.older_than * 86_400, landed=arguments.landed)
         if not arguments.dry_run:
             topic.collect(found)
         numbers = {name: len(getattr(found, name)) for name in ("garbage", "needed", "young", "foreign")}

@@ -1,12 +1,14 @@
 """Abort uploads that cannot be completed any more, for buckets without a lifecycle rule that does so.
 
 An upload is kept as long as a batch may need it: one listed in the decision of an open batch has to be completed, and
-one at a key of an undecided batch may belong to a running driver.
+one at a key of an undecided batch may belong to a running driver. Where the offsets of a key are landed, no batch can:
+each offset is landed by one batch, and of a resolved batch all listed uploads are complete. So what a stopped run has
+left can be aborted as soon as another one has landed its offsets; uploads of other offsets have to be old.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,15 +34,18 @@ _LEAST_AGE: Final = 86_400.0
 
 _PLANS_AT_ONCE: Final = 256
 
+_ABORTS: Final = 64
+"""Requests at the same time: a stopped run of many folders may leave tens of thousands of uploads."""
+
 
 @dataclass(frozen=True)
 class Garbage:
     """Pending uploads below the data prefix of a topic.
 
     Attributes:
-        garbage: old enough, and of no open batch.
+        garbage: old enough, and of no open batch; or of landed offsets, if asked for.
         needed: those that an open batch may need.
-        young: younger than the given age; not examined further.
+        young: younger than the given age, and not of landed offsets, if these are asked for; not examined further.
         foreign: those whose key is not one of this topic's objects, or is in the folder of a topic below it; never
             aborted.
     """
@@ -52,7 +57,12 @@ class Garbage:
 
 
 def find_garbage(
-    topic_log: TopicLog, *, now: float, older_than: float = DEFAULT_AGE, parallel: Parallel = in_threads
+    topic_log: TopicLog,
+    *,
+    now: float,
+    older_than: float = DEFAULT_AGE,
+    landed: bool = False,
+    parallel: Parallel = in_threads,
 ) -> Garbage:
     """Classify a topic's pending uploads; nothing is changed.
 
@@ -60,6 +70,8 @@ def find_garbage(
         topic_log: of the topic.
         now: epoch seconds. S3 refuses requests of machines whose clock is wrong by more than minutes.
         older_than: minimum age of an upload in seconds, by the store's clock.
+        landed: also uploads of any age at keys whose offsets are landed. Of these only an object of several parts that
+            is being written again from Kafka needs one; it is tried again.
         parallel: runs requests at once.
 
     Raises:
@@ -85,14 +97,16 @@ def find_garbage(
         # Others in a folder that topics share are those of the other topics.
         if upload.key.startswith(tuple(own)) or _named_by(layouts, topic, upload.key)
     }
-    young = {i for i, upload in pending.items() if now - upload.initiated < older_than}
+    view = topic_log.view()
+    done = _landed(view.marker, layouts, topic, pending) if landed else frozenset()
+    young = {i for i, upload in pending.items() if now - upload.initiated < older_than and i not in done}
     old = {i: upload for i, upload in pending.items() if i not in young}
     named = {i: upload.key for i, upload in old.items() if _named_by(layouts, topic, upload.key)}
     # Another pipeline's topic of the same name, whose topics_dir is in this topic's folder, has keys of this form.
     inner = of_inner_topics(topic_log.store, prefixes, named.values())
     foreign = {i for i in old if i not in named or named[i] in inner}
     needed: set[str] = set()
-    for batch, plan in sorted(topic_log.view().open_plans.items()):
+    for batch, plan in sorted(view.open_plans.items()):
         needed |= _needed(plan, topic_log.read_manifest(batch), old)
     return Garbage(
         garbage=_sorted(u for i, u in old.items() if i not in needed | foreign),
@@ -104,7 +118,7 @@ def find_garbage(
 
 def collect(topic_log: TopicLog, garbage: Garbage) -> None:
     """Abort the garbage of :func:`find_garbage`; uploads that the store does not abort are logged."""
-    topic_log.store.abort_uploads([(upload.key, upload.upload_id) for upload in garbage.garbage])
+    topic_log.store.abort_uploads([(upload.key, upload.upload_id) for upload in garbage.garbage], threads=_ABORTS)
 
 
 def _layouts(topic_log: TopicLog, parallel: Parallel) -> list[Layout]:
@@ -139,6 +153,23 @@ def _with_other_layouts(topic_log: TopicLog, marker: Marker, parallel: Parallel)
 
 def _named_by(layouts: Sequence[Layout], topic: str, key: str) -> bool:
     return any(keys.parse_data_key(layout, topic, key) is not None for layout in layouts)
+
+
+def _landed(
+    marker: Marker, layouts: Sequence[Layout], topic: str, uploads: Mapping[str, PendingUpload]
+) -> frozenset[str]:
+    """Ids of the uploads at keys whose offsets are landed."""
+    parsers = [keys.data_key_parser(layout, topic) for layout in layouts]
+    covered = [marker.covered_in(generation) for generation in range(marker.generation + 1)]
+
+    def is_landed(key: str) -> bool:
+        found = [place for parse in parsers if (place := parse(key)) is not None]
+        return bool(found) and all(
+            generation < len(covered) and covered[generation] & Offsets({partition: [(offset, offset + 1)]})
+            for partition, offset, generation in found
+        )
+
+    return frozenset(i for i, upload in uploads.items() if is_landed(upload.key))
 
 
 def _needed(plan: Plan, decision: Manifest | None, uploads: dict[str, PendingUpload]) -> set[str]:

@@ -144,6 +144,9 @@ def repair_log(world: World, process: Process, *, every_document: bool) -> None:
 def collect_garbage(world: World, process: Process) -> None:
     """Abort the uploads that no open batch may need, as if all of them were old."""
     committer = process.engine.committer
-    found = find_garbage(committer.log, now=10 * 86_400.0, parallel=committer.parallel)
+    # Either all uploads are old, or none is.
+    found = find_garbage(
+        committer.log, now=world.rng.choice((0.0, 10 * 86_400.0)), landed=True, parallel=committer.parallel
+    )
     committer.store.abort_uploads([(upload.key, upload.upload_id) for upload in found.garbage], threads=1)
     world.counts["uploads collected"] += len(found.garbage)

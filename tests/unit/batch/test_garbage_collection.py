@@ -79,6 +79,28 @@ def test_a_batch_that_is_planned_and_decided_during_gc_keeps_its_uploads() -> No
     check_landed(pipeline.bucket, pipeline.kafka, recovered=True, complete=True)
 
 
+def test_what_a_stopped_run_has_left_is_garbage_as_soon_as_its_offsets_are_landed() -> None:
+    """Of any age, if asked for, since no batch can need it; until then by its age, and not while its batch is open."""
+    pipeline = Pipeline()
+    pipeline.fill(3)
+    pipeline.die_after("plan")
+    for offset in (3, 4, 5, 9):
+        pipeline.upload(first_offset=offset, generation=0)
+
+    def young() -> gc.Garbage:
+        return gc.find_garbage(Engine(pipeline.bucket, pipeline.kafka).log, now=1.0, older_than=WEEK, landed=True)
+
+    assert (len(young().garbage), len(young().young)) == (0, 4)
+    assert (len(pipeline.collect().needed), len(pipeline.pending())) == (3, 3)
+    pipeline.upload(first_offset=9, generation=0)
+    assert Engine(pipeline.bucket, pipeline.kafka).run("died").status == "ok"
+    found = young()
+    assert (len(found.garbage), len(found.young)) == (3, 1)
+    gc.collect(Engine(pipeline.bucket, pipeline.kafka).log, found)
+    assert len(pipeline.pending()) == 1
+    check_landed(pipeline.bucket, pipeline.kafka, recovered=True)
+
+
 def test_an_open_batch_keeps_the_uploads_of_its_own_generation_only() -> None:
     """After a reset the same offsets are those of another topic: uploads of the old one are garbage."""
     pipeline = Pipeline()
