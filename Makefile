@@ -98,7 +98,7 @@ bench-peers: setup-3.3 versitygw $(PEER_JARS) ## whole processes beside Spark's 
 simulate: setup-3.3 ## 10,000 seeds of the commit protocol under crashes, races and lost responses
 	@$(RUN) -m tests.protocol.simulate $(ARGS)
 
-mutants: setup-3.3 ## remove one safety step of the protocol at a time and check that the simulation detects it
+mutants: setup-3.3 ## remove one safety step of the protocol at a time and check that the simulation or a unit test detects it
 	@$(RUN) -m tests.protocol.mutants $(ARGS)
 
 soak: setup-3.3 versitygw ## MINUTES=10 of records, killed processes and faults, landed as FORMAT (SEED chooses one); then checks that every offset is landed once

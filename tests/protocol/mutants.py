@@ -1,7 +1,7 @@
-"""Remove one safety step of the product at a time and check that the simulation fails.
+"""Remove one safety step of the product at a time and check that the simulation, or its unit test, fails.
 
 Each mutation replaces an exact snippet of the source. It is applied to a copy of the package, in a separate process. A
-simulation that passes with one of them would prove nothing. ``python -m tests.protocol.mutants`` prints the table.
+test that passes with it would prove nothing. ``python -m tests.protocol.mutants`` prints the table.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.protocol.mutations import MUTATIONS, PACKAGE, Mutation
+from tests.protocol.unit_mutations import UNIT_MUTATIONS
 
-__all__ = ["Verdict", "main", "run_mutant"]
+__all__ = ["Verdict", "main", "require_fits", "run_mutant", "run_unit_test"]
 
 ROOT: Final = Path(__file__).parents[2]
 
@@ -37,18 +38,23 @@ class Verdict:
     first_seed: int | None
 
 
-def _copy_with(mutation: Mutation | None, folder: Path) -> None:
-    for part in (PACKAGE, "tests/protocol"):
-        shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
-    for edit in mutation.edits if mutation is not None else ():
-        path = folder / edit.file
-        source = path.read_text()
-        if source.count(edit.snippet) != 1:
+def require_fits(mutation: Mutation) -> None:
+    """Raise ValueError unless each snippet occurs exactly once in the source."""
+    for edit in mutation.edits:
+        if (times := (ROOT / edit.file).read_text().count(edit.snippet)) != 1:
             raise ValueError(
-                f"mutation {mutation and mutation.name}: the snippet occurs {source.count(edit.snippet)} times in "
-                f"{edit.file}, not once:\n{edit.snippet}"
+                f"mutation {mutation.name}: the snippet occurs {times} times in {edit.file}, not once:\n{edit.snippet}"
             )
-        path.write_text(source.replace(edit.snippet, edit.replacement))
+
+
+def _copy_with(mutation: Mutation | None, folder: Path, *parts: str) -> None:
+    for part in parts:
+        shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
+    if mutation is not None:
+        require_fits(mutation)
+        for edit in mutation.edits:
+            path = folder / edit.file
+            path.write_text(path.read_text().replace(edit.snippet, edit.replacement))
 
 
 def run_mutant(
@@ -62,11 +68,10 @@ def run_mutant(
     """
     with tempfile.TemporaryDirectory(prefix="mutant-") as name:
         folder = Path(name).resolve()
-        _copy_with(mutation, folder)
+        _copy_with(mutation, folder, PACKAGE, "tests/protocol")
         command = [sys.executable, "-m", "tests.protocol.simulate", "--json", f"--first={first}", f"--seeds={seeds}"]
         command += [f"--stop-after={stop_after}", f"--steps={steps}", "--jobs=1", *(["--trim"] if trim else [])]
-        environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
-        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+        done = _run(command, folder)
         if not done.stdout:
             raise RuntimeError(f"the simulation of mutation {mutation and mutation.name} failed:\n{done.stderr}")
         result: dict[str, Any] = json.loads(done.stdout)
@@ -79,6 +84,28 @@ def run_mutant(
         findings=Counter(_kind(f["finding"]) for f in failures),
         first_seed=failures[0]["seed"] if failures else None,
     )
+
+
+def run_unit_test(mutation: Mutation) -> Verdict:
+    """Run the unit test of a mutation with a mutated copy of the package.
+
+    Raises:
+        ValueError: a snippet does not occur exactly once in the source.
+        RuntimeError: the test could not be run.
+    """
+    with tempfile.TemporaryDirectory(prefix="mutant-") as name:
+        folder = Path(name).resolve()
+        _copy_with(mutation, folder, PACKAGE, "tests", "dev")
+        shutil.copy(ROOT / "pyproject.toml", folder)
+        done = _run([sys.executable, "-m", "pytest", "-n0", "-qx", "-p", "no:cacheprovider", mutation.test], folder)
+    if done.returncode not in (0, 1):
+        raise RuntimeError(f"the test of mutation {mutation.name} could not be run:\n{done.stdout}{done.stderr}")
+    return Verdict(done.returncode, 1, Counter([mutation.test.rpartition("/")[2]]), first_seed=None)
+
+
+def _run(command: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
 def _kind(finding: str) -> str:
@@ -99,18 +126,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=2, help="mutants at once (default %(default)s)")
     parser.add_argument("--only", nargs="*", default=[], help="names of mutations")
     options = parser.parse_args(argv)
-    chosen = [m for m in MUTATIONS if not options.only or m.name in options.only]
+    chosen = [m for m in (*MUTATIONS, *UNIT_MUTATIONS) if not options.only or m.name in options.only]
     survivors = 0
     print(f"{'mutation':22} {'failed/tried':>12} {'first':>6}  main finding", flush=True)
     with ThreadPoolExecutor(options.jobs) as pool:
         verdicts = pool.map(
-            lambda m: run_mutant(
-                m,
-                first=options.first,
-                seeds=options.seeds,
-                stop_after=options.failures,
-                steps=options.steps,
-                trim=m.trim,
+            lambda m: (
+                run_unit_test(m)
+                if m.test
+                else run_mutant(
+                    m,
+                    first=options.first,
+                    seeds=options.seeds,
+                    stop_after=options.failures,
+                    steps=options.steps,
+                    trim=m.trim,
+                )
             ),
             chosen,
         )

@@ -1,4 +1,4 @@
-"""The mutations: for every safety step of the protocol, its code and the replacement without it."""
+"""The mutations of the protocol: for every safety step, its code and the replacement without it."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ class Mutation:
         edits: changes of the source.
         first: first seed to try, close to one that catches it.
         trim: whether old control documents are deleted meanwhile.
+        test: the unit test that catches it; empty: the simulation does.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Mutation:
     edits: tuple[Edit, ...]
     first: int = 0
     trim: bool = False
+    test: str = ""
 
 
 _OVERWRITE: Final = Edit(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.protocol.mutants import run_mutant
+from tests.protocol.mutants import ROOT, require_fits, run_mutant, run_unit_test
 from tests.protocol.mutations import MUTATIONS, Edit, Mutation
+from tests.protocol.unit_mutations import UNIT_MUTATIONS
 
 SEEDS = 150
 """Seeds within which each mutant has to be caught; most are caught by the first."""
@@ -33,3 +34,24 @@ def test_a_mutation_that_no_longer_fits_the_source_is_an_error() -> None:
 def test_the_list_of_mutations_is_complete() -> None:
     """There are 40 mutations."""
     assert len({m.name for m in MUTATIONS}) == len(MUTATIONS) == 40
+
+
+@pytest.mark.parametrize("mutation", UNIT_MUTATIONS, ids=lambda m: m.name)
+def test_a_mutation_that_a_unit_test_catches_fits_the_source_and_has_its_test(mutation: Mutation) -> None:
+    """`make mutants` runs all of these tests, which takes minutes."""
+    require_fits(mutation)
+    file, _, name = mutation.test.partition("::")
+    assert f"def {name}(" in (ROOT / file).read_text()
+
+
+def test_the_unit_test_of_a_mutation_fails_with_it_and_passes_without() -> None:
+    """One of them: the way in which all of them are run."""
+    (one,) = (m for m in UNIT_MUTATIONS if m.name == "window-below-log")
+    assert run_unit_test(one).failed == 1
+    assert run_unit_test(Mutation("none", "changes nothing", (), test=one.test)).failed == 0
+
+
+def test_the_names_of_all_mutations_differ() -> None:
+    """`--only` takes them."""
+    names = [m.name for m in (*MUTATIONS, *UNIT_MUTATIONS)]
+    assert len({*names}) == len(names)

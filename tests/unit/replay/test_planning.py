@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from typing import Any
 
 import pytest
@@ -182,6 +183,8 @@ def test_offsets_that_were_accepted_as_lost_are_named() -> None:
     topic = topic_with_a_gap()
     with pytest.raises(DataLossError, match=r"lost: offsets 0: \[4, 8\) were accepted as lost.*--without lost"):
         planned(topic)
+    with pytest.raises(DataLossError, match=r"lost: offsets 0: \[4, 6\) were accepted as lost"):
+        planned(topic, offsets={0: (3, 6)})
     assert offsets_of(replayed(topic, without=("lost",))) == {0: [0, 1, 2, 3, 8, 9]}
     assert offsets_of(replayed(topic, offsets={0: (8, 10)})) == {0: [8, 9]}
     assert offsets_of(replayed(topic, at=1)) == {0: [0, 1, 2, 3]}
@@ -422,6 +425,23 @@ def lose(topic: Topic, key: str, batch: int) -> None:
     """Delete an object, and accept that."""
     topic.bucket.delete(key)
     topic.pipeline.log.create_amend(Amend(batch=batch, keys=(key,), reason="gone", operator="test"), 1)
+
+
+@pytest.mark.parametrize("selection", [{}, {"offsets": {0: (5, 6)}}, {"since": time(7)}, {"until": time(5)}], ids=repr)
+def test_an_object_that_was_accepted_as_lost_is_named_if_some_of_it_is_selected(selection: dict[str, Any]) -> None:
+    """And its records are left out if that is accepted; a selection of others needs no word."""
+    topic = envelopes()
+    for run in range(3):
+        numbered(topic, 4, run * 4)
+        topic.land(str(run))
+    gone = sorted(topic.objects())[1]
+    lose(topic, gone, 2)
+    with pytest.raises(DataLossError, match=rf"lost: .*{re.escape(gone)} was accepted as lost.*--without lost"):
+        planned(topic, **selection)
+    if "offsets" not in selection:
+        found = offsets_of(replayed(topic, without=("lost",), **selection))
+        assert not {4, 5, 6, 7} & {*found[0]}
+    assert offsets_of(replayed(topic, offsets={0: (0, 4)})) == {0: [0, 1, 2, 3]}
 
 
 def until_lost(topic: Topic, plan: ReplayPlan, skip: int = 0) -> tuple[list[int | None], str]:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import os
+import pickle
 import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -117,3 +120,25 @@ def test_a_process_that_dies_is_an_error_that_is_repeated() -> None:
     assert isinstance(error, KafkaUnavailableError)
     assert error.repeatable
     assert "ended with exit code -9, without a result" in str(error)
+
+
+def test_a_process_ends_with_its_parent_whatever_it_waits_for() -> None:
+    """The kernel closes its input when the parent is killed: else it would send beside the next try."""
+    with socket.create_server(("127.0.0.1", 0)) as store:
+        host, port = store.getsockname()
+        child = subprocess.Popen(
+            [sys.executable, "-P", "-m", "airflow_provider_kafka_s3.replay.child"],
+            stdin=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
+        )
+        assert child.stdin is not None
+        pickle.dump(job(f"http://{host}:{port}", {0: ((OBJECT,),)}), child.stdin)
+        child.stdin.flush()
+        connection, _ = store.accept()
+        with connection:
+            assert child.poll() is None
+            child.stdin.close()
+            try:
+                assert child.wait(30) == 1
+            finally:
+                child.kill()

@@ -1,0 +1,188 @@
+"""Mutations that the simulation cannot catch, since it has neither such records nor such steps: unit tests do.
+
+Each is of a check or a bound whose absence no test had noticed.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.protocol.mutations import BATCH, PACKAGE, Edit, Mutation
+
+__all__ = ["UNIT_MUTATIONS"]
+
+_REPLAY: Final = f"{PACKAGE}/replay"
+_UNIT: Final = "tests/unit"
+
+UNIT_MUTATIONS: Final = (
+    Mutation(
+        "window-below-log",
+        "a pipeline that begins with explicit offsets begins below the log",
+        (Edit(f"{BATCH}/window_offsets.py", "max(window[p][0], earliest[p])", "window[p][0]"),),
+        test=f"{_UNIT}/batch/test_topic_runs.py"
+        "::test_a_first_window_of_deleted_offsets_does_not_begin_the_pipeline_below_the_log",
+    ),
+    Mutation(
+        "window-beyond-stable",
+        "a pipeline begins at a record of an open transaction",
+        (Edit(f"{BATCH}/window_offsets.py", "else min(first.offset, last) for", "else first.offset for"),),
+        test=f"{_UNIT}/batch/test_open_transactions.py"
+        "::test_a_first_window_that_begins_in_an_open_transaction_begins_the_pipeline_before_it",
+    ),
+    Mutation(
+        "window-ends-beyond-stable",
+        "a window ends at a record of an open transaction",
+        (Edit(f"{BATCH}/window_offsets.py", "min(known.get(p, last), last)", "known.get(p, last)"),),
+        test=f"{_UNIT}/batch/test_open_transactions.py"
+        "::test_a_window_that_ends_in_an_open_transaction_lands_what_lies_before_it",
+    ),
+    Mutation(
+        "high-without-debt",
+        "a window begins at debt, which incremental runs land",
+        (
+            Edit(
+                f"{BATCH}/planning.py",
+                "    known = view.marker.covered | view.marker.debt | view.claims\n",
+                "    known = view.marker.covered | view.claims\n",
+            ),
+        ),
+        test=f"{_UNIT}/batch/test_planning.py::test_an_interval_above_debt_leaves_the_debt_to_incremental_runs",
+    ),
+    Mutation(
+        "marker-not-behind-plan",
+        "a run does not look for the marker again behind the first plan",
+        (
+            Edit(
+                f"{BATCH}/run.py",
+                "            if self.log.read_plan(1) is not None:\n                self.log.require_marker()\n"
+                "            else:\n                self._create_marker()\n",
+                "            self._create_marker()\n",
+            ),
+        ),
+        test=f"{_UNIT}/batch/test_topic_log.py::test_a_deleted_marker_does_not_land_anything_again",
+    ),
+    Mutation(
+        "coverage-of-any-generation",
+        "offsets are searched in batches of another incarnation of the topic",
+        (
+            Edit(
+                f"{BATCH}/coverage.py",
+                "if plan.generation == self._generation and plan.claim & self.left]",
+                "if plan.claim & self.left]",
+            ),
+        ),
+        test=f"{_UNIT}/batch/test_coverage.py::test_offsets_are_found_in_the_batches_of_their_generation_alone",
+    ),
+    Mutation(
+        "coverage-unaccounted",
+        "offsets that no batch accounts for are taken for landed",
+        (
+            Edit(
+                f"{BATCH}/coverage.py",
+                "        if self.left:\n            raise LogTamperedError(",
+                "        if False:\n            raise LogTamperedError(",
+            ),
+        ),
+        test=f"{_UNIT}/batch/test_coverage.py"
+        "::test_a_target_that_no_batch_accounts_for_is_an_error_which_names_the_rest",
+    ),
+    Mutation(
+        "index-unresolved",
+        "an index of batches that are not resolved is used",
+        (
+            Edit(
+                f"{BATCH}/log_index.py",
+                "        if marker.has_resolved(numbers) and not cells & taken:\n",
+                "        if not cells & taken:\n",
+            ),
+        ),
+        test=f"{_UNIT}/batch/test_coverage.py::test_an_index_of_batches_that_the_marker_has_not_resolved_is_not_used",
+    ),
+    Mutation(
+        "replay-skips-objects",
+        "a replay of a selection is continued as if all records of the first objects had been sent",
+        (Edit(f"{_REPLAY}/source.py", "        if not self._is_filtered:\n", "        if True:\n"),),
+        test=f"{_UNIT}/replay/test_continuing.py::test_a_selection_is_continued_behind_each_of_its_records",
+    ),
+    Mutation(
+        "replay-number-unchecked",
+        "the records of a replayed object are not compared with the manifest",
+        (Edit(f"{_REPLAY}/source.py", "planned not in entry.by_slice or ", ""),),
+        test=f"{_UNIT}/replay/test_documents.py"
+        "::test_any_content_of_a_document_sends_each_record_once_or_is_a_terminal_error_of_ours",
+    ),
+    Mutation(
+        "replay-lost-objects",
+        "lost objects of a selection are left out without a word",
+        (
+            Edit(
+                f"{_REPLAY}/plan.py",
+                '                self._miss("lost", f"{self.log.store.url(entry.key)} was accepted as lost")\n'
+                "                continue\n",
+                "                continue\n",
+            ),
+        ),
+        test=f"{_UNIT}/replay/test_planning.py"
+        "::test_an_object_that_was_accepted_as_lost_is_named_if_some_of_it_is_selected",
+    ),
+    Mutation(
+        "replay-lost-offsets",
+        "lost offsets of a selection by offsets are left out without a word",
+        (
+            Edit(
+                f"{_REPLAY}/plan.py",
+                "        if gone := self.selection.among(lost):\n",
+                "        if self.selection.offsets is None and (gone := self.selection.among(lost)):\n",
+            ),
+        ),
+        test=f"{_UNIT}/replay/test_planning.py::test_offsets_that_were_accepted_as_lost_are_named",
+    ),
+    Mutation(
+        "replay-settings",
+        "a replay is continued with other settings",
+        (
+            Edit(
+                f"{_REPLAY}/run.py",
+                "    differing = [name for name in wanted if wanted[name] != found.get(name)]\n",
+                "    differing: list[str] = []\n",
+            ),
+        ),
+        test=f"{_UNIT}/replay/test_continuing.py::test_an_id_with_other_settings_is_refused",
+    ),
+    Mutation(
+        "replay-own-plan",
+        "of two that plan a replay each sends its own plan",
+        (
+            Edit(
+                f"{_REPLAY}/run.py",
+                "            plan, _ = decode(ReplayPlan, topic_log.store.create(",
+                "            decode(ReplayPlan, topic_log.store.create(",
+            ),
+        ),
+        test=f"{_UNIT}/replay/test_continuing.py::test_of_two_that_plan_the_same_replay_both_send_what_is_stored",
+    ),
+    Mutation(
+        "replay-endless",
+        "the end of a partition is not recorded",
+        (
+            Edit(
+                f"{_REPLAY}/job.py",
+                "        _create(topic_log, end_key, ReplayEnd(",
+                "        (ReplayEnd(",
+            ),
+        ),
+        test=f"{_UNIT}/replay/test_documents.py::test_a_damaged_document_ends_the_replay_with_the_way_out",
+    ),
+    Mutation(
+        "replay-outlives-parent",
+        "the process that sends goes on when its parent is killed",
+        (
+            Edit(
+                f"{_REPLAY}/child.py",
+                "    threading.Thread(target=_end_with_parent, daemon=True).start()\n",
+                "",
+            ),
+        ),
+        test=f"{_UNIT}/replay/test_process.py::test_a_process_ends_with_its_parent_whatever_it_waits_for",
+    ),
+)
