@@ -99,6 +99,176 @@ UNIT_MUTATIONS: Final = (
         test=f"{_UNIT}/batch/test_coverage.py::test_an_index_of_batches_that_the_marker_has_not_resolved_is_not_used",
     ),
     Mutation(
+        "index-after-refusal",
+        "an index after the other is offered to a store that refuses them",
+        (
+            Edit(
+                f"{BATCH}/index_building.py",
+                "                # The store, not a document: the next one would fail, too.\n                break\n",
+                "                pass\n",
+            ),
+        ),
+        test=f"{_UNIT}/batch/test_log_index.py::test_a_store_that_refuses_an_index_is_not_asked_to_take_the_others",
+    ),
+    Mutation(
+        "no-wait-for-first-plan",
+        "a first run claims the window of one that began just before",
+        (
+            Edit(
+                f"{BATCH}/run.py",
+                " and self._adoption.first_plan_appears()",
+                " and False",
+            ),
+        ),
+        test=f"{_UNIT}/batch/test_windows.py"
+        "::test_a_first_run_leaves_the_window_below_its_own_to_the_run_that_began_just_before",
+    ),
+    Mutation(
+        "takeover-of-another-topic",
+        "a takeover goes on with the marker of another topic of the same name",
+        (
+            Edit(
+                f"{PACKAGE}/maintenance/takeover.py",
+                "(marker.generation or (info.topic_id and info.topic_id != marker.topic_id))",
+                "marker.generation",
+            ),
+        ),
+        test=f"{_UNIT}/batch/test_takeover.py::test_a_marker_of_another_incarnation_of_the_topic_is_refused",
+    ),
+    Mutation(
+        "takeover-after-reset",
+        "a takeover goes on with a marker behind a reset",
+        (
+            Edit(
+                f"{PACKAGE}/maintenance/takeover.py",
+                "(marker.generation or (info.topic_id and info.topic_id != marker.topic_id))",
+                "(info.topic_id and info.topic_id != marker.topic_id)",
+            ),
+        ),
+        test=f"{_UNIT}/batch/test_takeover.py::test_a_marker_of_another_incarnation_of_the_topic_is_refused",
+    ),
+    Mutation(
+        "early-ends-of-open",
+        "as many objects as may be open count as ended early",
+        (
+            Edit(
+                f"{BATCH}/early_ends.py",
+                "if len(entries) <= rotations * most:",
+                "if False:",
+            ),
+        ),
+        test=f"{_UNIT}/batch/test_early_ends.py::test_as_many_objects_as_may_be_open_are_not_warned_of",
+    ),
+    Mutation(
+        "early-ends-flush",
+        "the objects behind the last rotation count as ended early",
+        (
+            Edit(
+                f"{BATCH}/early_ends.py",
+                "rotations = 1 if flush is None else 1 + sum",
+                "rotations = 1 if flush is None else sum",
+            ),
+        ),
+        test=f"{_UNIT}/batch/test_early_ends.py::test_as_many_objects_as_may_be_open_are_not_warned_of",
+    ),
+    Mutation(
+        "early-ends-dead-letters",
+        "dead letters count as objects that ended early",
+        (
+            Edit(
+                f"{BATCH}/early_ends.py",
+                "not entry.key.startswith(dead) and ",
+                "",
+            ),
+        ),
+        test=f"{_UNIT}/batch/test_early_ends.py::test_as_many_objects_as_may_be_open_are_not_warned_of",
+    ),
+    Mutation(
+        "early-ends-max-bytes",
+        "objects that ended by max_bytes count as ended early",
+        (
+            Edit(
+                f"{BATCH}/early_ends.py",
+                "of_values and entry.size * _MOST_COMPRESSED < layout.rotation.max_bytes",
+                "of_values",
+            ),
+        ),
+        test=f"{_UNIT}/batch/test_early_ends.py::test_objects_that_do_not_end_early_are_not_warned_of",
+    ),
+    Mutation(
+        "early-ends-merged",
+        "of slices that share objects only those of the first count",
+        (
+            Edit(
+                f"{BATCH}/early_ends.py",
+                "entries = [entry for s in group for",
+                "entries = [entry for s in group[:1] for",
+            ),
+        ),
+        test=f"{_UNIT}/batch/test_early_ends.py::test_slices_that_share_objects_are_warned_of_together",
+    ),
+    Mutation(
+        "early-ends-needed",
+        "the recommended setting is that of the last slice",
+        (
+            Edit(
+                f"{BATCH}/early_ends.py",
+                "needed = max(needed, len(inside))",
+                "needed = len(inside)",
+            ),
+        ),
+        test=f"{_UNIT}/batch/test_early_ends.py::test_the_remedy_is_enough_for_the_slice_with_the_most_folders",
+    ),
+    Mutation(
+        "early-ends-tiny",
+        "row groups are recommended however small they are",
+        (
+            Edit(
+                f"{BATCH}/early_ends.py",
+                "and row_group < _SMALLEST_ROW_GROUP:",
+                "and False:",
+            ),
+        ),
+        test=f"{_UNIT}/batch/test_early_ends.py::test_row_groups_that_would_be_tiny_are_not_recommended",
+    ),
+    Mutation(
+        "attempts-mixed",
+        "objects of one attempt are taken with the end of another one",
+        (
+            Edit(
+                f"{PACKAGE}/spark/rows.py",
+                "    if any(row.attempt != end.attempt for row in entries):\n",
+                "    if False:\n",
+            ),
+        ),
+        test=f"{_UNIT}/spark/test_task_rows.py::test_rows_that_do_not_fit_decide_nothing",
+    ),
+    Mutation(
+        "groups-of-two-tasks",
+        "slices that share objects are taken from two tasks",
+        (
+            Edit(
+                f"{PACKAGE}/spark/rows.py",
+                "if len({end.attempt for end in reported}) > 1 or (reported and not whole):",
+                "if reported and not whole:",
+            ),
+        ),
+        test=f"{_UNIT}/spark/test_slice_groups.py"
+        "::test_a_group_that_two_tasks_have_read_decides_nothing_beside_a_task_too_few",
+    ),
+    Mutation(
+        "uploads-of-failed",
+        "uploads of a topic that has failed stay pending",
+        (
+            Edit(
+                f"{PACKAGE}/spark/job.py",
+                "                self._store.abort_uploads(uploads_of(index, rows))\n",
+                "                pass\n",
+            ),
+        ),
+        test=f"{_UNIT}/spark/test_job_outcomes.py::test_uploads_of_a_topic_that_has_failed_are_not_left_in_the_bucket",
+    ),
+    Mutation(
         "replay-skips-objects",
         "a replay of a selection is continued as if all records of the first objects had been sent",
         (Edit(f"{_REPLAY}/source.py", "        if not self._is_filtered:\n", "        if True:\n"),),

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import pytest
 
+from airflow_provider_kafka_s3.batch import early_ends
 from airflow_provider_kafka_s3.config import (
     MIB,
     AvroConverter,
@@ -140,10 +141,22 @@ def test_the_remedy_has_each_setting_that_is_too_small(
         (json_lines(rotation=Rotation(flush_size=1)), IN_TURN),
         (json_lines(rotation=Rotation(flush_size=3, max_open_objects=3)), IN_TURN),
         (json_lines(rotation=Rotation(max_bytes=2)), IN_TURN),
+        (json_lines(rotation=Rotation(max_bytes=2, max_open_objects=2)), IN_TURN),
         (parquet(schema_compatibility="NONE"), IN_TURN),
         (parquet(rotation=Rotation(rotate_interval_ms=1, rotate_on_partition_change=True)), IN_TURN),
     ],
-    ids=["in-order", "many-days", "enough-open", "json", "each-record", "flush", "max-bytes", "compatibility", "times"],
+    ids=[
+        "in-order",
+        "many-days",
+        "enough-open",
+        "json",
+        "each-record",
+        "flush",
+        "max-bytes",
+        "max-bytes-first",
+        "compatibility",
+        "times",
+    ],
 )
 def test_objects_that_do_not_end_early_are_not_warned_of(
     caplog: pytest.LogCaptureFixture, layout: Layout, days: list[int]
@@ -161,3 +174,55 @@ def test_dead_letters_and_envelopes_do_not_count(caplog: pytest.LogCaptureFixtur
     topic.land()
     assert len(topic.objects()) == 3
     assert warnings(caplog) == []
+
+
+@pytest.mark.parametrize("flush_size", [None, 100])
+def test_as_many_objects_as_may_be_open_are_not_warned_of(
+    caplog: pytest.LogCaptureFixture, flush_size: int | None
+) -> None:
+    """Ten schemas in one folder, ten open objects: none of them ended early. A dead letter is beside them."""
+    rotation = Rotation(max_open_objects=10, flush_size=flush_size)
+    layout = parquet(MIB // 2, errors="dead_letter", rotation=rotation)
+    topic = Topic(layout)
+    for number in range(10):
+        schema = {"type": "record", "name": f"R{number}", "fields": [{"name": "f", "type": "long"}]}
+        topic.append(topic.registry.frame(topic.registry.register(json.dumps(schema)), b"\2"), timestamp=0)
+    topic.append(b"no schema", timestamp=0)
+    topic.land()
+    assert (len(topic.objects()), len(topic.dead_letters())) == (11, 1)
+    assert warnings(caplog) == []
+
+
+def in_partitions(layout: Layout, *days: list[int]) -> Topic:
+    """A topic with a record of each of these days in each Kafka partition."""
+    topic = Topic(layout, len(days))
+    for partition, of_partition in enumerate(days):
+        for day in of_partition:
+            topic.append(b"{}", partition=partition, timestamp=day * DAY)
+    topic.land()
+    return topic
+
+
+def test_the_remedy_is_enough_for_the_slice_with_the_most_folders(caplog: pytest.LogCaptureFixture) -> None:
+    """Slices without many objects are not counted."""
+    in_partitions(json_lines(rotation=TWO_OPEN), [n % 7 for n in range(70)], IN_TURN, IN_ORDER)
+    (text,) = warnings(caplog)
+    assert "2 slices of 3 made 130 objects of 130 records in 7 encoded partitions:" in text
+    assert "set max_open_objects to 7 or more" in text
+
+
+def test_slices_that_share_objects_are_warned_of_together(caplog: pytest.LogCaptureFixture) -> None:
+    """Objects that begin in any of them count."""
+    topic = in_partitions(json_lines(rotation=Rotation(max_open_objects=2, merge_partitions=True)), IN_TURN, IN_TURN)
+    (text,) = warnings(caplog)
+    assert f"2 slices of 2 made {len(topic.objects())} objects of 120 records in 3 encoded partitions:" in text
+
+
+def test_row_groups_that_would_be_tiny_are_not_recommended(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So many folders cannot be open at once: what is left is a partitioner with wider ones."""
+    monkeypatch.setattr(early_ends, "_SMALLEST_ROW_GROUP", 1024 * MIB)
+    landed(parquet(), IN_TURN)
+    (text,) = warnings(caplog)
+    assert text.endswith("To have fewer and larger ones in the next batches, use a partitioner with wider folders")

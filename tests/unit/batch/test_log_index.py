@@ -23,7 +23,7 @@ from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.invariants import read_state
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
-from airflow_provider_kafka_s3.testing.stores import FaultyStore
+from airflow_provider_kafka_s3.testing.stores import Fault, FaultyStore
 from airflow_provider_kafka_s3.testing.topic_state import check_documents
 from tests.protocol.engine import CONTROL, PIPELINE, TOPIC, TOPICS_DIR, Engine, check_landed, in_turn
 from tests.protocol.history import documents_of
@@ -133,6 +133,18 @@ def test_all_indexes_are_what_the_documents_say(history: History) -> None:
         numbers = range(first, last + 1)
         assert build_index(log, marker, numbers) == build_index(log, marker, numbers, from_documents=True) == index
     assert write_missing(log, marker, most=None) == 0
+
+
+def test_a_store_that_refuses_an_index_is_not_asked_to_take_the_others(
+    history: History, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It would refuse them, too, and a run waits for each; the next run tries again."""
+    log, marker, store = history.log()
+    store.inject(Fault.SERVER_ERROR, operation="put_new", key="*/index/*", times=1_000)
+    assert write_missing(log, marker, most=None, parallel=in_turn) == 0
+    assert len({request.key for request in store.writes()}) == 1
+    assert "the index of batches 111 to 120 was not written" in caplog.text
+    assert write_missing(*history.log()[:2], most=None, parallel=in_turn) == 14
 
 
 def test_an_index_is_written_when_the_last_of_its_batches_is_resolved() -> None:

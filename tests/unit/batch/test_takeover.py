@@ -16,7 +16,7 @@ import pytest
 
 from airflow_provider_kafka_s3.batch.request import RunRequest
 from airflow_provider_kafka_s3.config import JsonLines, Layout, ValuesOnly
-from airflow_provider_kafka_s3.documents.marker import Marker
+from airflow_provider_kafka_s3.documents.marker import ClosedGeneration, Marker
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, DataLossError, ForeignObjectError
 from airflow_provider_kafka_s3.kafka.offsets import ConsumerGroup
 from airflow_provider_kafka_s3.kafka_connect.convert import convert, layout_of
@@ -458,6 +458,23 @@ def test_a_marker_with_other_offsets_is_refused_and_kept() -> None:
     with pytest.raises(ConfigurationError, match=r"partition 0: 1, not 9.*has no batches yet: delete s3://"):
         world.plan({0: 9})
     assert world.pipeline.log.require_marker()[0] == marker
+
+
+@pytest.mark.parametrize("generation", [0, 1])
+def test_a_marker_of_another_incarnation_of_the_topic_is_refused(generation: int) -> None:
+    """One with another topic id, or behind a reset, whose offsets happen to be the same."""
+    world = World("D01")
+    marker = Marker(
+        topic=world.topic,
+        cluster_id="simulated",
+        topic_id=(world.kafka.describe(world.topic).topic_id or "") if generation else "another",
+        start={0: 9},
+        generation=generation,
+        history=(ClosedGeneration(generation=0, topic_id="another", partitions={}),) * generation,
+    )
+    world.pipeline.log.create_marker(marker, data_prefix=f"topics/{world.topic}/")
+    with pytest.raises(ConfigurationError, match="has begun topic 't-d01' already, with another incarnation"):
+        world.plan({0: 9})
 
 
 def test_another_run_that_creates_the_marker_meanwhile_wins() -> None:

@@ -19,7 +19,7 @@ from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.invariants import check_unchanged, snapshot
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from airflow_provider_kafka_s3.testing.stores import Fault, FaultyStore, SimulatedCrash
-from tests.protocol.engine import CONTROL, TOPIC, Engine, check_landed, crash_after
+from tests.protocol.engine import CONTROL, TOPIC, Clock, Engine, check_landed, crash_after
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -132,6 +132,29 @@ def test_late_records_belong_to_the_next_run() -> None:
     pipeline.records(6)
     assert pipeline.lands("fourth", (30, 40)).target == offsets((8, 9))
     pipeline.check(complete=True, recovered=True)
+
+
+@pytest.mark.parametrize("wait", [30.0, 3.0])
+def test_a_first_run_leaves_the_window_below_its_own_to_the_run_that_began_just_before(wait: float) -> None:
+    """That run has created the marker and no plan yet: it has ten seconds, or `adopt_wait` if that is less."""
+    pipeline = Pipeline()
+    pipeline.records(*range(20))
+    crash_after("*/marker.json", pipeline.bucket, pipeline.kafka, "first", "data_interval", window=(0, 10))
+    clock, alone = Clock(), pipeline.bucket.copy()
+
+    def sleep(seconds: float) -> None:
+        clock.sleep(seconds)
+        if 2 <= clock.now < 2 + seconds:
+            pipeline.lands("first", (0, 10))
+
+    second = Engine(pipeline.bucket, pipeline.kafka, sleep=sleep, monotonic=clock.monotonic)
+    assert second.run("second", "data_interval", window=(10, 20), adopt_wait=wait).target == offsets((10, 20))
+    assert 2 <= clock.now < 3
+    # The other one never comes back: what lies below the window is landed with it.
+    later = Clock()
+    second = Engine(alone, pipeline.kafka, sleep=later.sleep, monotonic=later.monotonic)
+    assert second.run("second", "data_interval", window=(10, 20), adopt_wait=wait).target == offsets((0, 20))
+    assert min(wait, 10) <= later.now < min(wait, 10) + 1
 
 
 def test_history_older_than_the_coverage_is_landed_in_any_order() -> None:

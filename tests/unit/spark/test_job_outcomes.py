@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 
 from airflow_provider_kafka_s3.batch.commit import Committer
@@ -28,6 +29,7 @@ from airflow_provider_kafka_s3.spark.spec import JobSpec, PlanRef, TopicOutcome
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
+from tests.unit.spark.test_task_rows import slice_rows
 
 JSON = Layout(format=JsonLines())
 DAILY = Layout(format=RawBytes(), partitioner=Daily())
@@ -100,6 +102,19 @@ def test_the_error_of_an_impossible_plan_has_a_command_that_works(harness: JobHa
     again = harness.plan(BYTES)
     assert (again.batch, again.layout) == (2, BYTES)
     assert again.read == harness.committer().log.require_plan(1)[0].read
+
+
+def test_uploads_of_a_topic_that_has_failed_are_not_left_in_the_bucket(harness: JobHarness) -> None:
+    """Only the driver has their ids; nothing else would end them before they expire."""
+    entries = slice_rows(0, 3, objects=2).objects
+    uploads = [harness.store.create_upload(entry.key, {}) for entry in entries]
+    rows = [
+        Row(0, 0, "attempt", "object", msgspec.Raw(msgspec.json.encode(msgspec.structs.replace(e, upload_id=upload))))
+        for e, upload in zip(entries, uploads, strict=True)
+    ]
+    failed = error_row(0, 0, "attempt", RecordError("offset 1 is no JSON"))
+    assert harness.job(harness.plan(JSON), lambda _: [*rows, failed]).kind == "record"
+    assert [upload.key for upload in harness.store.pending_uploads("")] == []
 
 
 def test_errors_unrelated_to_the_plan_do_not_suggest_to_abandon_it(harness: JobHarness) -> None:

@@ -280,6 +280,15 @@ def test_a_group_that_was_not_read_by_one_task_decides_nothing(rows: list[Row]) 
         gather(ReadTasks([MERGED]), rows)
 
 
+def test_a_group_that_two_tasks_have_read_decides_nothing_beside_a_task_too_few() -> None:
+    """One task has read both small slices, so the number of all tasks is the expected one."""
+    slices = [(0, 0, 5), (1, 0, 9), (2, 0, 3), (3, 0, 3)]
+    plan = msgspec.structs.replace(plan_of("m", slices), groups=((0, 1), (2,), (3,)))
+    small = [*rows_of_slice(0, "q", M2), *rows_of_slice(0, "q", slice_rows(3, 3))]
+    with pytest.raises(SparkJobError, match="slices 0 to 1 of topic 'm' share objects, and were not all read by one"):
+        gather(ReadTasks([plan]), [*rows_of_slice(0, "r", M0), *rows_of_slice(0, "s", M1), *small])
+
+
 def test_an_error_in_a_group_is_that_of_its_topic() -> None:
     """Its other slices have no rows."""
     failed = error_row(0, 1, "r", error_of_kind("record", "offset 7"))
