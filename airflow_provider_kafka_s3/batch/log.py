@@ -132,10 +132,10 @@ class TopicLog:
         """
         stored = self.read_marker()
         if stored is None:
+            self.refuse_release(self.read_plan(1))
             self.store.settle(keys.marker_key(self.prefix))
             stored = self.read_marker()
         if stored is None:
-            self.refuse_release(self.read_plan(1))
             raise MarkerMissingError(
                 f"the marker of topic {self.topic!r} is gone, although batches exist: neither GET nor HEAD nor LIST "
                 f"requests find it, the last ones after a pause. Nothing was changed. Build it again from the log: "
