@@ -14,7 +14,7 @@ from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.testing.stores import Fault, FaultyStore, Request
 from tests.protocol.actors import Actor
-from tests.protocol.engine import CONTROL, Engine, builder
+from tests.protocol.engine import CONTROL, TOPIC, TOPICS_DIR, Engine, builder
 
 if TYPE_CHECKING:
     from tests.protocol.simulation import World
@@ -34,7 +34,7 @@ class Process(Actor):
         key: key of its run, if any.
         late: its requests that will be applied later, even after its end.
         late_keys: per late request the key that it would make visible by itself, or None.
-        intact: its run succeeded before, so it may only write objects deleted since.
+        intact: its run succeeded before, so it may only write objects deleted since, and marker files of other runs.
         restoring: it may write deleted objects again.
         action: of its run.
         rebuilt: keys of objects that it built again from Kafka.
@@ -69,11 +69,16 @@ class Process(Actor):
         self.pause()
         if request.writes and self.action == "verify":
             self.world.watch.fail(f"I5 run {self.key}, which only verifies, sent {request.operation} {request.key}")
-        if request.writes and self.intact and request.key not in self.world.watch.ever_deleted:
+        if request.writes and self.intact and not self._may_be_absent(request.key):
             self.world.watch.fail(f"I5 a rerun of intact run {self.key} sent {request.operation} {request.key}")
         if request.key == _MARKER and request.operation == "get":
             self.writing_again = self.rebuilt
         return self.world.fault(self, request)
+
+    def _may_be_absent(self, key: str) -> bool:
+        """Whether a user has deleted it, or another process may have ended before it wrote it."""
+        is_marker_file = keys.chunk_marker_partition(TOPICS_DIR, TOPIC, key) is not None
+        return is_marker_file or key in self.world.watch.ever_deleted
 
     def _builder(self, store: DurableStore) -> BuildObjects:
         build = builder(store)
