@@ -25,7 +25,7 @@ from airflow_provider_kafka_s3.batch.dead_letters import dead_letters
 from airflow_provider_kafka_s3.batch.object_metadata import BATCH_METADATA, NONCE_METADATA
 from airflow_provider_kafka_s3.batch.object_stats import ObjectStats
 from airflow_provider_kafka_s3.batch.rebuild import ReadSlice
-from airflow_provider_kafka_s3.config import KIB, MIB, Layout
+from airflow_provider_kafka_s3.config import KIB, MIB, Layout, Upload
 from airflow_provider_kafka_s3.documents.manifest import (
     MAX_OBJECTS,
     ObjectEntry,
@@ -39,6 +39,7 @@ from airflow_provider_kafka_s3.formats.block_gzip import BlockGzipWriter
 from airflow_provider_kafka_s3.formats.parts import MAIN, PreparedParts
 from airflow_provider_kafka_s3.formats.port import Buffer, ObjectWriter, Payload, Rejected, record_error
 from airflow_provider_kafka_s3.formats.registry import make_formats
+from airflow_provider_kafka_s3.formats.waiting_rows import WaitingRows
 from airflow_provider_kafka_s3.layout.hidden_fields import HiddenFields, folder_names, hidden_fields
 from airflow_provider_kafka_s3.layout.keys import INDEX, dead_letters_key, sibling_key, validate_key
 from airflow_provider_kafka_s3.layout.listed import ListedObjects, ListedRanges
@@ -95,10 +96,17 @@ def write_slice(
     *,
     max_dead_letters: DeadLetterLimit | None = None,
     schemas: SchemaSource | None = None,
+    upload: Upload | None = None,
 ) -> SliceRows:
     """:func:`write_slices` for one slice; ``batches`` has its records."""
     (rows,) = write_slices(
-        plan, (slice_,), lambda _: batches, open_object, max_dead_letters=max_dead_letters, schemas=schemas
+        plan,
+        (slice_,),
+        lambda _: batches,
+        open_object,
+        max_dead_letters=max_dead_letters,
+        schemas=schemas,
+        upload=upload,
     )
     return rows
 
@@ -111,6 +119,7 @@ def write_slices(
     *,
     max_dead_letters: DeadLetterLimit | None = None,
     schemas: SchemaSource | None = None,
+    upload: Upload | None = None,
 ) -> tuple[SliceRows, ...]:
     """Write all records of some slices to objects, which they share.
 
@@ -125,6 +134,7 @@ def write_slices(
         open_object: opens an object for writing, such as ``UploadPool.open``.
         max_dead_letters: limit of the batch, which a slice alone may exceed; None: no limit.
         schemas: of the registry, by id; None: the layout needs none.
+        upload: bounds the rows of Parquet files in memory, and has the folder of those beyond; None: the defaults.
 
     Returns:
         The result of each slice, and the objects that begin with a record of it, in the order of their first records.
@@ -148,7 +158,9 @@ def write_slices(
         opened.append((stats, nonce, sink))
         return stats
 
-    results, hidden = encode_slices(plan, slices, read, begin, schemas=schemas, max_dead_letters=max_dead_letters)
+    results, hidden = encode_slices(
+        plan, slices, read, begin, schemas=schemas, max_dead_letters=max_dead_letters, upload=upload
+    )
     opened.sort(key=lambda item: (item[0].parts[0].id, item[0].parts[0].min_offset))
     objects: dict[int, list[ObjectEntry]] = {}
     for item in opened:
@@ -200,6 +212,7 @@ def encode_slices(
     schemas: SchemaSource | None,
     max_dead_letters: DeadLetterLimit | None = None,
     listed: Sequence[ListedRanges] | None = None,
+    upload: Upload | None = None,
 ) -> tuple[list[SliceResult], HiddenFields]:
     """Encode the objects of some slices.
 
@@ -212,6 +225,7 @@ def encode_slices(
         max_dead_letters: limit of the batch.
         listed: the ranges of the objects, if a manifest lists them: then ``read`` may give only the records in these
             ranges, and no other object is complete. None: the layout's rules make the objects of all records.
+        upload: see :func:`write_slices`.
 
     Returns:
         The result of each slice, and the fields of their values that engines do not show.
@@ -225,9 +239,11 @@ def encode_slices(
         require_pinned(layout, f"batch {plan.batch} of topic {plan.topic!r}")
     make = Splitter if listed is None else partial(ListedObjects, listed)
     splitter = make(layout, topic=plan.topic, partition=slices[0].partition, generation=plan.generation)
-    encoding = _Encoding(plan, layout, splitter, begin, schemas)
-    results = [encoding.add(s, read(s), max_dead_letters) for s in slices]
-    encoding.finish()
+    how = upload or Upload()
+    with WaitingRows(how.memory, how.spill_dir) as waiting:
+        encoding = _Encoding(plan, layout, splitter, begin, schemas=schemas, waiting=waiting)
+        results = [encoding.add(s, read(s), max_dead_letters) for s in slices]
+        encoding.finish()
     return results, hidden_fields(layout, encoding.folders, encoding.field_paths)
 
 
@@ -286,14 +302,16 @@ class _Encoding:
         layout: Layout,
         splitter: Splitter,
         begin: Callable[[str], ObjectStats | None],
+        *,
         schemas: SchemaSource | None,
+        waiting: WaitingRows,
     ) -> None:
         self._plan = plan
         self._layout = layout
         self._begin = begin
         self._splitter = splitter
         self._formats = make_formats(
-            layout, topic=plan.topic, partition=lambda: self._splitter.partition, schemas=schemas
+            layout, topic=plan.topic, partition=lambda: self._splitter.partition, schemas=schemas, waiting=waiting
         )
         self._open: dict[str, list[_OpenPart]] = {}
         self.folders: set[str] = set()

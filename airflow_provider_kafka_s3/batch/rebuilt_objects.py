@@ -69,7 +69,7 @@ def object_builder(
             return rebuilt.stats
 
         try:
-            encode_slices(plan, tuple(spans(plan, entries)), read, begin, schemas=schemas, listed=listed)
+            encode_slices(plan, tuple(spans(plan, entries)), read, begin, schemas=schemas, listed=listed, upload=how)
         except BaseException:
             for rebuilt in built.values():
                 rebuilt.file.close()

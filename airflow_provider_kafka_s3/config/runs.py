@@ -52,9 +52,9 @@ class Upload(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
             object are part of its manifest.
         threads: that upload parts beside the one that reads and encodes.
         memory: bytes of the buffers of all open objects of one task together; what goes beyond them waits in a
-            temporary file. Names and bytes of objects do not depend on it.
-        spill_dir: folder on the executors for this file, which takes ``part_size`` for each open object at most; None:
-            the executor's temporary folder.
+            temporary file. The same for the rows of open Parquet files. Names and bytes of objects do not depend on it.
+        spill_dir: folder on the executors for this file, which takes ``part_size`` for each open object at most, and
+            for that of rows, which takes 256 MiB; None: the executor's temporary folder.
         encryption: by the store, of objects and of control documents:
             :class:`~airflow_provider_kafka_s3.config.SseS3`, :class:`~airflow_provider_kafka_s3.config.SseKms` or
             :class:`~airflow_provider_kafka_s3.config.SseCustomer`, a mapping such as ``{"kind": "kms", "key_id":

@@ -8,7 +8,7 @@ depend on rows, schema, settings and the version of pyarrow, which ``created_by`
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -19,8 +19,12 @@ from airflow_provider_kafka_s3.arrays import Array
 from airflow_provider_kafka_s3.config import MIB, Parquet
 from airflow_provider_kafka_s3.formats.port import Buffer, Payload
 from airflow_provider_kafka_s3.formats.row_sizes import row_sizes
+from airflow_provider_kafka_s3.formats.waiting_rows import SpilledRows, WaitingRows
 
 __all__ = ["ParquetWriter"]
+
+_Piece: TypeAlias = pa.RecordBatch | SpilledRows
+"""Rows of a chunk, in memory or in the temporary file."""
 
 _CHUNK_BYTES: Final = MIB
 """Bytes of rows at which a chunk ends; the bytes of a file depend on it."""
@@ -42,12 +46,17 @@ class ParquetWriter:
     Args:
         schema: of all batches; its metadata goes into the file.
         settings: of the format.
+        waiting: the rows of all open files; None: those of this one stay in memory.
     """
 
-    def __init__(self, schema: pa.Schema, settings: Parquet) -> None:
+    def __init__(self, schema: pa.Schema, settings: Parquet, waiting: WaitingRows | None = None) -> None:
         self._settings = settings
+        self._waiting = waiting
+        self._held = 0
         self._rows = _Rows(schema)
-        self._chunks: list[pa.RecordBatch] = []
+        # The complete chunks of the row group, and the one that is not complete but for its rows, by their parts.
+        self._chunks: list[list[_Piece]] = []
+        self._chunk: list[_Piece] = []
         self._records = self._bytes = self._chunk_bytes = 0
         self._schema = schema
         self._sink = _Sink()
@@ -71,32 +80,60 @@ class ParquetWriter:
             size = int(ends[end - 1]) - before
             self._records += end - start
             self._bytes += size
+            self._held += size
             self._chunk_bytes += size
             if end in (group_end, chunk_end):
                 self._end_chunk()
             if end == group_end:
                 yield from self._write_row_group()
             start = end
+        if self._waiting is not None:
+            self._waiting.hold(self, self._held)
 
     def close(self) -> Iterable[Buffer]:
         """Encode the rows that are left, and end the file."""
         if self._records:
             self._end_chunk()
             yield from self._write_row_group()
+            if self._waiting is not None:
+                self._waiting.hold(self, 0)
         if self._writer is None:
             self._writer = self._open(self._schema.empty_table())
         self._writer.close()
         yield from self._sink.take()
 
+    def spill(self) -> None:
+        """Write the rows that are in memory to the temporary file. Called by the waiting rows."""
+        assert self._waiting is not None
+        if (rows := self._rows.take()) is not None:
+            self._chunk.append(rows)
+        for chunk in (*self._chunks, self._chunk):
+            chunk[:] = [self._waiting.put(part) if isinstance(part, pa.RecordBatch) else part for part in chunk]
+        self._held = 0
+
     def _end_chunk(self) -> None:
         if (rows := self._rows.take()) is not None:
-            self._chunks.append(rows)
+            self._chunk.append(rows)
+        if self._chunk:
+            self._chunks.append(self._chunk)
+        self._chunk = []
         self._chunk_bytes = 0
 
+    def _read(self, chunk: list[_Piece]) -> pa.RecordBatch:
+        """The rows of a chunk as one batch."""
+        parts = []
+        for part in chunk:
+            if isinstance(part, SpilledRows):
+                assert self._waiting is not None
+                parts.append(self._waiting.take(part, self._schema))
+            else:
+                parts.append(part)
+        return parts[0] if len(parts) == 1 else _merged(parts, self._schema)
+
     def _write_row_group(self) -> Iterator[Buffer]:
-        table = pa.Table.from_batches(self._chunks)
+        table = pa.Table.from_batches([self._read(chunk) for chunk in self._chunks])
         self._chunks = []
-        self._records = self._bytes = 0
+        self._records = self._bytes = self._held = 0
         if self._writer is None:
             self._writer = self._open(table)
         self._writer.write_table(table, row_group_size=table.num_rows)
@@ -164,12 +201,12 @@ class _Rows:
     def append(self, batch: pa.RecordBatch) -> None:
         """Add rows after the others."""
         if batch.get_total_buffer_size() > 2 * batch.nbytes + _SMALL:
-            batch = self._merge([batch])
+            batch = _merged([batch], self._schema)
         for level in self._levels:
             level.append(batch)
             if len(level) < _MERGED:
                 return
-            batch = self._merge(level)
+            batch = _merged(level, self._schema)
             level.clear()
         self._levels.append([batch])
 
@@ -178,13 +215,13 @@ class _Rows:
         # Rows of a higher level came first.
         pieces = [batch for level in reversed(self._levels) for batch in level]
         self._levels.clear()
-        return self._merge(pieces) if pieces else None
+        return _merged(pieces, self._schema) if pieces else None
 
-    def _merge(self, pieces: list[pa.RecordBatch]) -> pa.RecordBatch:
-        columns: list[Array] = [
-            pa.concat_arrays([piece.column(i) for piece in pieces]) for i in range(len(self._schema))
-        ]
-        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+def _merged(pieces: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
+    """Copies of rows, one piece after another."""
+    columns: list[Array] = [pa.concat_arrays([piece.column(i) for piece in pieces]) for i in range(len(schema))]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 class _Sink:

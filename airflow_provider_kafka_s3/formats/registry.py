@@ -29,12 +29,18 @@ from airflow_provider_kafka_s3.schemas.protobuf import Mapping as ProtobufMappin
 
 if TYPE_CHECKING:
     from airflow_provider_kafka_s3.formats.typed import TypedEncoding
+    from airflow_provider_kafka_s3.formats.waiting_rows import WaitingRows
 
 __all__ = ["make_format", "make_formats", "null_finders", "unusable"]
 
 
 def make_formats(
-    layout: config.Layout, *, topic: str, partition: Callable[[], int], schemas: SchemaSource | None = None
+    layout: config.Layout,
+    *,
+    topic: str,
+    partition: Callable[[], int],
+    schemas: SchemaSource | None = None,
+    waiting: WaitingRows | None = None,
 ) -> PartFormats:
     """The formats of the objects of a slice, or of several slices.
 
@@ -43,6 +49,7 @@ def make_formats(
         topic: the Kafka topic.
         partition: gives the Kafka partition of the records that are prepared.
         schemas: of the registry; None: the layout needs none.
+        waiting: the rows of all open Parquet files; None: they stay in memory.
 
     Raises:
         ConfigurationError: see :func:`make_format`.
@@ -67,7 +74,7 @@ def make_formats(
             partition=partition,
         )
         part: Literal["value"] | None = None if layout.format.on_null == "write" else "value"
-        main = _typed_format(lines, envelope, part, evolving, fields)
+        main = _typed_format(lines, envelope, part, evolving, fields=fields, waiting=waiting)
         return PartFormats(_in_objects(layout.format, main), document_fields=of_documents, nulls=null_finders(layout))
     values: RecordFormat
     if isinstance(layout.format, config.CustomFormat):
@@ -79,10 +86,11 @@ def make_formats(
             writes_nulls=layout.format.on_null == "write" and not isinstance(content, config.SiblingObjects),
         )
     else:
-        values = _in_objects(layout.format, make_format(lines, converter, schemas, topic=evolving, fields=fields))
+        main = make_format(lines, converter, schemas, topic=evolving, fields=fields, waiting=waiting)
+        values = _in_objects(layout.format, main)
     siblings: Mapping[str, RecordFormat] = {}
     if isinstance(content, config.SiblingObjects):
-        siblings = _siblings(content, layout.key_converter, schemas)
+        siblings = _siblings(content, layout.key_converter, schemas, waiting)
     return PartFormats(values, siblings, layout.format.on_null, of_documents, null_finders(layout))
 
 
@@ -111,6 +119,7 @@ def make_format(
     *,
     topic: str | None = None,
     fields: Mapping[str, Sequence[str]] | None = None,
+    waiting: WaitingRows | None = None,
 ) -> RecordFormat:
     """The format of the values or the keys of a slice.
 
@@ -122,6 +131,7 @@ def make_format(
         topic: of the records, for layouts that distinguish schemas: every object of values with schemas then has one
             schema, which values of others are projected to. None: any other layout.
         fields: of values with a schema, that partitioners need: by name, their paths.
+        waiting: see :func:`make_formats`.
 
     Raises:
         ConfigurationError: the settings are refused, or schemas are missing.
@@ -132,19 +142,22 @@ def make_format(
     if isinstance(settings, config.RawBytes):
         return RawFormat(settings, part)
     values = _value_converter(converter, schemas, names_and_versions=topic is not None)
-    return _typed_format(settings, ColumnConverter(values, part), part, topic, fields)
+    return _typed_format(settings, ColumnConverter(values, part), part, topic, fields=fields, waiting=waiting)
 
 
 def _siblings(
-    content: config.SiblingObjects, key_converter: config.Converter, schemas: SchemaSource | None
+    content: config.SiblingObjects,
+    key_converter: config.Converter,
+    schemas: SchemaSource | None,
+    waiting: WaitingRows | None,
 ) -> Mapping[str, RecordFormat]:
     siblings: dict[str, RecordFormat] = {}
     for name, settings in content.siblings.items():
         if name == ".keys":
-            siblings[name] = make_format(settings, key_converter, schemas, "key")
+            siblings[name] = make_format(settings, key_converter, schemas, "key", waiting=waiting)
         else:
             headers = HeadersConverter(in_record=isinstance(settings, config.JsonLines))
-            siblings[name] = _typed_format(settings, headers, None)
+            siblings[name] = _typed_format(settings, headers, None, waiting=waiting)
     return siblings
 
 
@@ -183,16 +196,18 @@ def _typed_format(
     converter: RecordConverter,
     part: Literal["key", "value"] | None,
     topic: str | None = None,
+    *,
     fields: Mapping[str, Sequence[str]] | None = None,
+    waiting: WaitingRows | None = None,
 ) -> RecordFormat:
     # Parquet takes a tenth of a second to import.
     from airflow_provider_kafka_s3.formats.typed import TypedFormat
 
-    encoding = _encoding(settings, by_schema=topic is not None)
+    encoding = _encoding(settings, by_schema=topic is not None, waiting=waiting)
     return TypedFormat(converter, encoding, settings.on_null, part, topic, fields=fields)
 
 
-def _encoding(settings: config.Format, *, by_schema: bool = False) -> TypedEncoding:
+def _encoding(settings: config.Format, *, by_schema: bool = False, waiting: WaitingRows | None = None) -> TypedEncoding:
     from airflow_provider_kafka_s3.formats import typed
 
     match settings:
@@ -201,7 +216,7 @@ def _encoding(settings: config.Format, *, by_schema: bool = False) -> TypedEncod
         case config.AvroContainer():
             return typed.AvroEncoding(settings)
         case config.Parquet():
-            return typed.ParquetEncoding(settings)
+            return typed.ParquetEncoding(settings, waiting)
         case config.Csv():
             return typed.CsvEncoding(settings)
         case config.RawBytes():

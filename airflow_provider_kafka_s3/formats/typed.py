@@ -25,6 +25,7 @@ from airflow_provider_kafka_s3.formats.json_values import encode_json
 from airflow_provider_kafka_s3.formats.jsonlines import JSON_DOCUMENT
 from airflow_provider_kafka_s3.formats.parquet import ParquetWriter
 from airflow_provider_kafka_s3.formats.port import ObjectWriter, Payload, Prepared, Rejected, Rows
+from airflow_provider_kafka_s3.formats.waiting_rows import WaitingRows
 from airflow_provider_kafka_s3.schemas.arrow_types import arrow_schema
 from airflow_provider_kafka_s3.schemas.evolution import SchemaVersion, version_in_subject
 from airflow_provider_kafka_s3.schemas.nodes import (
@@ -326,8 +327,9 @@ class ParquetEncoding:
     decode = True
     by_schema = True
 
-    def __init__(self, settings: config.Parquet) -> None:
+    def __init__(self, settings: config.Parquet, waiting: WaitingRows | None = None) -> None:
         self._settings = settings
+        self._waiting = waiting
         self._columns: dict[ValueSchema, pa.Schema] = {}
 
     def invalid(self, group: TypedGroup, schema: ValueSchema) -> Sequence[Invalid]:  # noqa: ARG002 - the interface has it
@@ -341,7 +343,7 @@ class ParquetEncoding:
     def open(self, key: str, schema: ValueSchema | None) -> ObjectWriter:  # noqa: ARG002 - the interface has it
         """Begin a file."""
         assert schema is not None, "a Parquet file has a schema"
-        return ParquetWriter(self._columns_of(schema), self._settings)
+        return ParquetWriter(self._columns_of(schema), self._settings, self._waiting)
 
     def _columns_of(self, schema: ValueSchema) -> pa.Schema:
         if schema not in self._columns:

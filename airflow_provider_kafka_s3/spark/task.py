@@ -247,7 +247,13 @@ class SliceTask:
         ) as pool:
             try:
                 rows = write_slices(
-                    plan, slices, read, pool.open, max_dead_letters=self._max_dead_letters[topic], schemas=schemas
+                    plan,
+                    slices,
+                    read,
+                    pool.open,
+                    max_dead_letters=self._max_dead_letters[topic],
+                    schemas=schemas,
+                    upload=self._upload,
                 )
                 check_end()
             except BaseException:

@@ -7,8 +7,6 @@ their part is sent. Nothing here completes an upload: the commit of the batch do
 
 from __future__ import annotations
 
-import os
-import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -22,6 +20,7 @@ from airflow_provider_kafka_s3.config import MAX_PARTS, MIB, MIN_PART_SIZE
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, TransientError, UploadGone
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.port import Part
+from airflow_provider_kafka_s3.storage.spill_file import SpillFile
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -127,7 +126,7 @@ class ObjectUpload:
         """Bytes of this object in memory."""
         return len(self._buffer)
 
-    def spill(self, spool: _SpillFile) -> int:
+    def spill(self, spool: SpillFile) -> int:
         """Move the buffer to the file; returns the number of bytes that were freed. Called by the pool."""
         if self._slot is None:
             self._slot = spool.take_slot()
@@ -211,7 +210,7 @@ class UploadPool:
         self.store = store
         self.part_size = part_size
         self.tags = dict(tags or {})
-        self.spool = _SpillFile(part_size, spill_dir)
+        self.spool = SpillFile(part_size, spill_dir)
         self._memory = memory
         self._held = 0
         self._in_memory: dict[int, ObjectUpload] = {}
@@ -314,61 +313,3 @@ class UploadPool:
     def _stop(self) -> None:
         self._aborted = True
         self._threads.shutdown(wait=True, cancel_futures=True)
-
-
-class _SpillFile:
-    """One unlinked temporary file with slots of one part.
-
-    One file, because thousands of objects may be open, and a process has far fewer file descriptors. It is sparse: a
-    slot uses the disk space of the bytes that were written to it. Only the caller's thread uses it.
-    """
-
-    def __init__(self, slot_size: int, folder: str | None) -> None:
-        self._slot_size = slot_size
-        self._folder = folder
-        self._fd: int | None = None
-        self._slots = 0
-        self._free: list[int] = []
-
-    def take_slot(self) -> int:
-        if self._free:
-            return self._free.pop()
-        self._slots += 1
-        return self._slots - 1
-
-    def give_back(self, slot: int) -> None:
-        self._free.append(slot)
-
-    def write(self, slot: int, at: int, data: bytearray) -> None:
-        try:
-            if self._fd is None:
-                self._fd, path = tempfile.mkstemp(prefix="kafka-s3-spill-", dir=self._folder)
-                os.unlink(path)  # The space is freed however the process ends.
-            offset = slot * self._slot_size + at
-            with memoryview(data) as rest:
-                done = 0
-                while done < len(rest):
-                    done += os.pwrite(self._fd, rest[done:], offset + done)
-        except OSError as e:
-            raise TransientError(
-                f"cannot write {len(data)} bytes of open objects to {self._folder or tempfile.gettempdir()}: {e}; "
-                "free disk space there, or set upload={'spill_dir': ...} of the operator to another folder on the "
-                "executors, or upload={'memory': ...} to more bytes in memory"
-            ) from e
-
-    def read(self, slot: int, size: int) -> bytearray:
-        data = bytearray(size)
-        with memoryview(data) as rest:
-            done = 0
-            while done < size:
-                assert self._fd is not None
-                read = os.preadv(self._fd, [rest[done:]], slot * self._slot_size + done)
-                if read == 0:
-                    raise TransientError(f"the temporary file of open objects ends {size - done} bytes too early")
-                done += read
-        return data
-
-    def close(self) -> None:
-        fd, self._fd = self._fd, None
-        if fd is not None:
-            os.close(fd)

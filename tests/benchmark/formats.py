@@ -476,6 +476,14 @@ def _many_schemas() -> Batches:
     return list(_repeated(_batches_of(values), 40))
 
 
+def _interleaved() -> Batches:
+    """Records whose folders follow in turn, so that all their row groups fill at the same time: 320 MB."""
+    texts = _framed(_TEXT, ({"body": random.Random(n).randbytes(5_000).hex()} for n in range(1_000)))
+    hours = int64_array(_START + np.arange(len(texts)) % 16 * 3_600_000)
+    batches = _repeated([_batch(texts, 0)], 32)
+    return [pa.RecordBatch.from_arrays([b.columns[0], hours, b.columns[2]], schema=b.schema) for b in batches]
+
+
 def _texts() -> Batches:
     return _large(_TEXT, lambda rng: {"body": rng.randbytes(MESSAGE // 2).hex()})
 
@@ -492,6 +500,7 @@ _MEMORY: Final[dict[str, tuple[Layout, Any, Callable[[], Batches]]]] = {
     "Avro": (_layout(AvroContainer()), SCHEMA, _small),
     "Parquet": (_layout(Parquet()), SCHEMA, _small),
     "Parquet, 8 open": (_layout(Parquet(), partitioner=Hourly()), SCHEMA, _small),
+    "Parquet, 16 filling": (_layout(Parquet(), partitioner=Hourly()), _TEXT, _interleaved),
     "JSON gzip": (_layout(JsonLines(compression="gzip")), SCHEMA, _small),
     "Avro, 100 schemas": (_layout(AvroContainer()), _MANY, _many_schemas),
     "Parquet, 100 schemas": (_layout(Parquet(row_group_bytes=2 * MIB)), _MANY, _many_schemas),

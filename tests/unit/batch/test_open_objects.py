@@ -94,7 +94,11 @@ class Task:
         folder = str(self.folder)
         with UploadPool(store, part_size=PART, memory=self.memory, spill_dir=folder) as pool:
             written = write_slice(
-                data_plan(layout, [slice_]), slice_, batches, lambda key, more: Sink(self, pool, pool.open(key, more))
+                data_plan(layout, [slice_]),
+                slice_,
+                batches,
+                lambda key, more: Sink(self, pool, pool.open(key, more)),
+                upload=Upload(memory=max(self.memory, MIB), spill_dir=folder),
             )
         return {entry.key: self._complete(store, entry) for entry in written.objects}
 
@@ -183,10 +187,11 @@ def test_objects_are_the_same_whatever_the_bound_of_memory(
 def test_parquet_files_are_the_same_whatever_the_bound_of_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its row groups are cut by the rows alone, and only their bytes are buffered."""
+    """Its row groups are cut by the rows alone; rows that wait for theirs and bytes of others are in two files."""
     layout = layout_of(Parquet(row_group_bytes=128 * KIB))
     assert layout.max_open_objects == OPEN
-    objects, _ = land(layout, Upload().memory, tmp_path, monkeypatch)
+    objects, took = land(layout, Upload().memory, tmp_path, monkeypatch)
+    assert (took.spilled, took.descriptors) == (0, 0)
     same, took = land(layout, 1, tmp_path, monkeypatch)
     assert same == objects
     assert (took.buffered, took.spilled > 0) == (0, True)

@@ -10,6 +10,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -23,6 +24,7 @@ from airflow_provider_kafka_s3.config import Parquet
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.formats.parquet import ParquetWriter
 from airflow_provider_kafka_s3.formats.row_sizes import row_sizes
+from airflow_provider_kafka_s3.formats.waiting_rows import SpilledRows, WaitingRows
 
 MIB = 1024 * 1024
 SCHEMA = pa.schema(
@@ -272,6 +274,56 @@ def test_row_groups_end_with_the_row_that_reaches_a_bound() -> None:
     assert sizes([6, 500, 6, 6, 500], row_group_bytes=100) == [2, 3]
     assert sizes([6] * 7, row_group_bytes=40, row_group_records=3) == [3, 3, 1]
     assert sizes([6] * 4, row_group_records=2) == [2, 2]
+
+
+class Counted(WaitingRows):
+    """Rows that wait; ``spilled`` is how often some were written to the file."""
+
+    spilled = 0
+
+    def put(self, rows: pa.RecordBatch) -> SpilledRows:
+        """See the class."""
+        self.spilled += 1
+        return super().put(rows)
+
+
+@pytest.mark.parametrize("memory", [0, 30_000, MIB])
+def test_rows_that_wait_in_the_temporary_file_make_the_same_files(memory: int, tmp_path: Path) -> None:
+    """Of every type, in files whose row groups fill at the same time, whatever part of them is in memory."""
+    batches = [rows(100, seed) for seed in range(12)]
+
+    def files(waiting: WaitingRows | None) -> list[bytes]:
+        made = Parquet(row_group_bytes=50_000, page_bytes=4_096)
+        writers = [(ParquetWriter(SCHEMA, made, waiting), bytearray()) for _ in range(4)]
+        for n, batch in enumerate(batches):
+            for writer, body in writers[n % 4 :] + writers[: n % 4]:
+                for data in writer.write(batch.slice(n, 80)):
+                    body.extend(data)
+        for writer, body in writers:
+            for data in writer.close():
+                body.extend(data)
+        return [bytes(body) for _, body in writers]
+
+    expected = files(None)
+    assert pq.ParquetFile(pa.BufferReader(expected[0])).num_row_groups > 2
+    with Counted(memory, str(tmp_path)) as waiting:
+        assert files(waiting) == expected
+        assert (waiting.spilled > 0) == (memory < MIB)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_rows_of_open_files_are_in_bounded_memory(tmp_path: Path) -> None:
+    """Sixteen row groups of 16 MiB fill at the same time: rows beyond the budget are in the temporary file."""
+    schema = pa.schema([pa.field("v", pa.binary())])
+    batch = pa.RecordBatch.from_arrays([pa.array([random.Random(3).randbytes(MIB // 4)])], schema=schema)
+    before, most = pa.total_allocated_bytes(), 0
+    with WaitingRows(8 * MIB, str(tmp_path)) as waiting:
+        writers = [ParquetWriter(schema, Parquet(row_group_bytes=16 * MIB), waiting) for _ in range(16)]
+        for _ in range(63):
+            for writer in writers:
+                assert list(writer.write(batch)) == []
+                most = max(most, pa.total_allocated_bytes() - before)
+    assert most < 12 * MIB
 
 
 LONG_VALUES = """
