@@ -53,12 +53,8 @@ _CURED_BY_WAITING: Final = timedelta(seconds=60)
 _DAY: Final = timedelta(days=1)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
-_SCHEDULE_WITH: Final = (
-    "schedule the DAG with CronDataIntervalTimetable('@daily', timezone='UTC') or another timetable that makes data "
-    "intervals (on Airflow 3 a plain cron string makes none), or with CronPartitionTimetable (Airflow 3.2 and later); "
-    'trigger a single run with the conf {"kafka_s3": {"window": ["2026-01-01T00:00:00+00:00", '
-    "\"2026-01-02T00:00:00+00:00\"]}}; or use offsets='incremental'"
-)
+_EXAMPLE: Final = (datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC))
+"""A window of the conf in a hint."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -336,13 +332,29 @@ def _has_interval(context: Context) -> bool:
 def _data_interval(context: Context) -> tuple[datetime, datetime]:
     start, end = context.get("data_interval_start"), context.get("data_interval_end")
     if start is None or end is None:
-        raise ConfigurationError(f"this run has no data interval, with offsets='data_interval'; {_SCHEDULE_WITH}")
+        how = _schedule_with(context)
+        raise ConfigurationError(f"this run has no data interval, with offsets='data_interval'; {how}")
     if start >= end:
         raise ConfigurationError(
             f"the data interval of this run is empty: [{start.isoformat()}, {end.isoformat()}), with "
-            f"offsets='data_interval'; {_SCHEDULE_WITH}"
+            f"offsets='data_interval'; {_schedule_with(context)}"
         )
     return start, end
+
+
+def _schedule_with(context: Context | None = None) -> str:
+    """How a run gets a data interval: the schedule of the DAG as one that makes them, and the conf of a single run."""
+    dag, end = (None, None) if context is None else (context.get("dag"), context.get("data_interval_end"))
+    schedule = getattr(dag, "schedule", None) or getattr(dag, "schedule_interval", None)
+    cron = schedule if isinstance(schedule, str) and schedule not in ("@once", "@continuous") else "@daily"
+    window = _EXAMPLE if end is None else (end - _DAY, end)
+    conf = json.dumps({"kafka_s3": {"window": [time.isoformat() for time in window]}})
+    return (
+        f"schedule the DAG with CronDataIntervalTimetable({cron!r}, timezone='UTC') of airflow.timetables.interval, or "
+        f"another timetable that makes data intervals (on Airflow 3 the plain schedule {cron!r} makes none), or with "
+        f"CronPartitionTimetable (Airflow 3.2 and later); trigger a single run with the conf {conf}; or use "
+        f"offsets='incremental'"
+    )
 
 
 def _partition_window(
@@ -367,7 +379,7 @@ def _partition_window(
         except ValueError:
             raise ConfigurationError(
                 f"the partition key of this run is not a time: {partition.key!r}, with offsets='data_interval'; "
-                f"{_SCHEDULE_WITH}"
+                f"{_schedule_with()}"
             ) from None
     if start.tzinfo is None:
         start = start.replace(tzinfo=zone)

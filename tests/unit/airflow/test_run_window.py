@@ -267,6 +267,20 @@ def test_the_error_of_a_manual_run_without_a_logical_date_has_a_conf() -> None:
         resolve(airflow_3())
 
 
+def test_the_error_of_an_empty_interval_has_the_schedule_and_the_window_that_was_meant() -> None:
+    """On Airflow 3 the interval of a DAG with ``@daily`` ends where it begins."""
+    at = datetime(2026, 3, 5, tzinfo=UTC)
+    context = airflow_2(interval=(at, at)) | {"dag": SimpleNamespace(schedule="0 3 * * *")}
+    with pytest.raises(ConfigurationError, match="is empty") as refused:
+        resolve(context)
+    hint = str(refused.value)
+    assert "CronDataIntervalTimetable('0 3 * * *', timezone='UTC') of airflow.timetables.interval" in hint
+    conf = re.search(r"the conf (\{.*\});", hint)
+    assert conf is not None
+    end = int(at.timestamp() * 1000)
+    assert resolve(airflow_3(conf=json.loads(conf[1]))).window == (end - DAY, end)
+
+
 @pytest.mark.parametrize(
     ("partitioner", "window", "hours"),
     [
