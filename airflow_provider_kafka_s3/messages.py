@@ -19,7 +19,7 @@ _INDENT: Final = "    "
 _COMMAND: Final = re.compile(
     r"""(\()?`( (?:kafka-s3|pip[ ](?:un)?install|airflow)[ ]  # a command that can be run unchanged
                (?: '[^']*' | "[^"]*" | [^`'"] )* )`   # a backtick between quotes is part of the command
-        (?(1)\)?)                                     # parentheses around it are removed""",
+        (?(1)(\))?)                                   # parentheses around nothing else are removed""",
     re.VERBOSE,
 )
 _CODE: Final = re.compile(r"`[^`\n]*`")
@@ -38,7 +38,8 @@ def readable(message: str) -> str:
     lines: list[str] = []
     end = 0
     for command in _COMMAND.finditer(message):
-        lines += [*_wrapped(_after(message[end : command.start()], end)), _INDENT + command[2]]
+        before = message[end : command.start()] + ("(" if command[1] and not command[3] else "")
+        lines += [*_wrapped(_after(before, end)), _INDENT + command[2]]
         end = command.end()
     return "\n".join([*lines, *_wrapped(_after(message[end:], end))])
 

@@ -10,7 +10,7 @@ from typing import Final
 from airflow_provider_kafka_s3.documents.notation import format_offsets
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 
-__all__ = ["RESTORE_RUN", "Remedies"]
+__all__ = ["RESTORE_RUN", "Remedies", "command_line"]
 
 RESTORE_RUN: Final = 'a run with the conf `{"kafka_s3": {"action": "restore"}}`'
 """How a run writes objects again."""
@@ -73,6 +73,14 @@ class Remedies:
         """Continues with the live topic."""
         return self._line("reset")
 
+    def status(self) -> str:
+        """Shows open batches and gaps."""
+        return self._line("status")
+
+    def verify(self, batch: int) -> str:
+        """Compares the objects of a batch with its manifest."""
+        return self._line("verify", "--batch", str(batch))
+
     def restore(self, batches: Iterable[int] = ()) -> str:
         """Writes missing objects again from Kafka."""
         listed = sorted(set(batches))
@@ -94,9 +102,22 @@ class Remedies:
         )
 
     def _line(self, command: str, *arguments: str) -> str:
-        location = ("--bucket", self.bucket, "--topics-dir", self.topics_dir)
         log = ("--pipeline", self.pipeline, "--topic", self.topic)
-        return f"`{shlex.join(('kafka-s3', command, *self.connection_options, *location, *log, *arguments))}`"
+        return command_line(command, self.connection_options, self.bucket, self.topics_dir, *log, *arguments)
+
+
+def command_line(command: str, connection_options: Iterable[str], bucket: str, topics_dir: str, *arguments: str) -> str:
+    """A command that can be run as it is printed, in backquotes; every command that is printed is made here.
+
+    Args:
+        command: its name.
+        connection_options: options with which the command line reaches the same store and cluster.
+        bucket: name of the bucket.
+        topics_dir: prefix of all keys.
+        arguments: what else it needs.
+    """
+    location = ("--bucket", bucket, "--topics-dir", topics_dir)
+    return f"`{shlex.join(('kafka-s3', command, *connection_options, *location, *arguments))}`"
 
 
 def _batch_options(batches: Iterable[int]) -> list[str]:

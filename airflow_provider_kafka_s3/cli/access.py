@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from airflow_provider_kafka_s3.batch.remedies import command_line
 from airflow_provider_kafka_s3.batch.source import Isolation, Source, TimedOffset, TopicView
 from airflow_provider_kafka_s3.cli.stored_connections import read_connection
 from airflow_provider_kafka_s3.config import Upload, parse_upload
@@ -213,6 +214,13 @@ class Access:
             for word in (f"--{name.replace('_', '-')}", str(value))
         )
 
+    def command(self, name: str) -> str:
+        """A command over the same topics, for a message."""
+        arguments = self.arguments
+        pipeline = ("--pipeline", arguments.pipeline) if arguments.pipeline else ()
+        topics = [word for topic in arguments.topic or () for word in ("--topic", topic)]
+        return command_line(name, self.options, self.bucket, self.topics_dir, *pipeline, *topics)
+
     @cached_property
     def registry(self) -> RegistryClient | None:
         """The schema registry, if an option or a variable names its connection."""
@@ -299,7 +307,8 @@ class Access:
             require_begun(log)
             raise ConfigurationError(
                 f"nothing of topic {log.topic!r} is landed: the first run of pipeline {log.pipeline!r} has ended "
-                f"before its first batch. Nothing was changed; start a run"
+                f"before its first batch. Nothing was changed. Start a run; or, if it is not the pipeline that should "
+                f"land the topic: {log.remedies.release()}"
             )
 
     def _option(self, name: str) -> str | None:

@@ -43,7 +43,7 @@ def abandon(access: Access) -> Answer:
         plan.batch, release=arguments.release, reason=arguments.reason, operator=arguments.operator
     )
     later = {
-        "debt": "the next incremental run, or kafka-s3 recover, plans its offsets again"
+        "debt": f"its offsets are planned again by the next incremental run, or by {topic.log.remedies.recover()}"
         if plan.tail
         else "a run over its window plans its offsets again",
         "lost": "its offsets are recorded as lost",
@@ -174,7 +174,8 @@ def recover(access: Access) -> Answer:
         done = topic.recover(operator=arguments.operator, on_data_loss=arguments.on_data_loss, wait=arguments.wait)
     lines = [f"finished batches: {', '.join(map(str, done.batches)) or 'none'}"]
     if done.undecided:
-        lines.append(f"undecided, left to a run or to kafka-s3 recover: {', '.join(map(str, done.undecided))}")
+        left = ", ".join(map(str, done.undecided))
+        lines.append(f"undecided, left to a run or to {topic.log.remedies.recover()}: {left}")
     return Answer(
         {"finished": list(done.batches), "undecided": list(done.undecided), "dry_run": False},
         lines,

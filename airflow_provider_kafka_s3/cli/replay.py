@@ -81,6 +81,7 @@ def replay(access: Access) -> Answer:
         topic=topic.log.topic,
         s3=settings,
         credentials=credentials,
+        connection_options=access.options,
     )
     request = ReplayRequest(
         replay=arguments.id,

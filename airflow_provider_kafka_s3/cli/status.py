@@ -32,7 +32,7 @@ def status(access: Access) -> Answer:
             )
         else:
             found.append(state)
-            lines += _status_lines(state)
+            lines += _status_lines(state, topic.log.remedies.reset())
         lines.append("")
     wrong = any(state.recreated or any(p.gone for p in state.partitions) for state in found)
     data = {"topics": [state.to_json() for state in found], "nothing_landed": nothing}
@@ -52,13 +52,14 @@ def list_topics(access: Access) -> Answer:
     return Answer({"topics": [dict(zip(head, row, strict=True)) for row in rows]}, lines)
 
 
-def _status_lines(state: TopicStatus) -> list[str]:
+def _status_lines(state: TopicStatus, reset: str) -> list[str]:
     lag = "" if state.lag is None else f", lag {count(state.lag, 'offset')}"
     resets = f", {count(state.generation, 'reset')}" if state.generation else ""
     lines = [f"{state.pipeline} / {state.topic}: {count(state.batches, 'batch')} resolved{resets}{lag}"]
     if state.recreated:
         lines.append(
-            f"  the topic was created again: stored {state.topic_id}, live {state.live_topic_id}; see kafka-s3 reset"
+            f"  the topic was created again: stored {state.topic_id}, live {state.live_topic_id}. To land the new one: "
+            f"{reset}"
         )
     head = ("partition", "stored", "log start", "log end", "lag", "gone", "gaps", "lost", "debt", "open")
     lines += _indented(

@@ -36,7 +36,7 @@ _SKEW_ERROR: Final = 900.0
 _PROBE: Final = canonical({"kind": "probe", "note": "kafka-s3 doctor tries conditional writes on this object"})
 _RULE: Final = (
     "add a lifecycle rule with AbortIncompleteMultipartUpload after 7 days or more on the data prefix {prefix!r}; "
-    "`kafka-s3 gc` does the same by hand"
+    "this does the same by hand: {collect}"
 )
 
 
@@ -165,24 +165,26 @@ def clock_finding(skew: float) -> Finding:
 def _lifecycle(access: Access) -> Iterable[Finding]:
     response = _request(access, "GetBucketLifecycleConfiguration")
     if isinstance(response, KafkaS3Error):
+        rule = _RULE.format(prefix=access.topics_dir, collect=access.command("gc"))
         return [
             Finding(
                 "lifecycle",
                 "unknown",
                 f"the bucket's lifecycle rules cannot be read: {response}",
-                f"allow s3:GetLifecycleConfiguration to read them, or {_RULE.format(prefix=access.topics_dir)}",
+                f"allow s3:GetLifecycleConfiguration to read them, or {rule}",
             )
         ]
     rules = response.get("Rules", []) if isinstance(response, dict) else []
-    return lifecycle_findings(rules, access.topics_dir)
+    return lifecycle_findings(rules, access.topics_dir, access.command("gc"))
 
 
-def lifecycle_findings(rules: Sequence[Mapping[str, Any]], topics_dir: str) -> list[Finding]:
+def lifecycle_findings(rules: Sequence[Mapping[str, Any]], topics_dir: str, collect: str) -> list[Finding]:
     """Check a bucket's lifecycle rules: they may remove control documents, or abort uploads too early or never.
 
     Args:
         rules: as GetBucketLifecycleConfiguration returns them.
         topics_dir: prefix of all keys.
+        collect: the command that aborts uploads by hand.
     """
     data = f"{topics_dir}/" if topics_dir else ""
     control = f"{data}{keys.CONTROL_DIR}/"
@@ -229,7 +231,7 @@ def lifecycle_findings(rules: Sequence[Mapping[str, Any]], topics_dir: str) -> l
                 "lifecycle",
                 "warning",
                 f"no rule aborts incomplete uploads below {data!r}: those of killed jobs stay, and are billed",
-                _RULE.format(prefix=data),
+                _RULE.format(prefix=data, collect=collect),
             )
         )
     return found or [
@@ -330,5 +332,5 @@ def _versions(access: Access) -> Iterator[Finding]:
             "versions",
             "warning",
             "the bucket keeps no versions: a deleted control document cannot be restored",
-            "enable versioning; without it only a marker can be built again, by `kafka-s3 repair`",
+            "enable versioning; without it only a marker can be built again",
         )

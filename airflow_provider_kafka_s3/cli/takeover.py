@@ -159,7 +159,7 @@ def _moves(access: Access, found: Sequence[ToMove], what: str) -> Iterator[str]:
     if not found:
         return
     yield what
-    endpoint = access.arguments.endpoint_url
+    endpoint = access.s3_access[0].endpoint_url
     options = ("--endpoint-url", endpoint) if endpoint else ()
     for one in found:
         yield f"# {one.why}"

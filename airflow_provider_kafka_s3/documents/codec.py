@@ -67,7 +67,7 @@ _SMALLER_BATCH: Final = (
 _SHORTER: Final = {
     "plan": _SMALLER_BATCH,
     "manifest": _SMALLER_BATCH,
-    "marker": "Land the gaps between landed offsets, so that their ranges join: `kafka-s3 status` shows them",
+    "marker": "Land the gaps between landed offsets, so that their ranges join; the topic's status has them",
     "runrecord": "Let the run have a smaller window",
     "logindex": "Nothing depends on it: plans and manifests are read instead",
     "replayplan": "Select fewer objects, by several replays",

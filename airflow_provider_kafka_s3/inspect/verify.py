@@ -82,7 +82,7 @@ def _verify(committer: Committer, request: RunRequest, record: RunRecord | None)
     covered = NO_OFFSETS if marker is None else marker.covered_in(generation)
     target, uncovered = selected & covered, selected - covered
     log.info(
-        "topic %s: %s of what is landed of %s", committer.log.topic, request.action, count(selected.count, "offset")
+        "topic %s: %s of the landed part of %s", committer.log.topic, request.action, count(selected.count, "offset")
     )
     if uncovered:
         log.warning(

@@ -158,6 +158,7 @@ class S3ToKafkaOperator(BaseOperator):
                 topic=self.topic,
                 s3=access.settings,
                 credentials=access.credentials,
+                connection_options=connections.connection_options(self.kafka_conn_id, self.aws_conn_id),
             )
             config = connections.kafka_config(self.kafka_conn_id)
             try:

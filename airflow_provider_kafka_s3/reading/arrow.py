@@ -302,7 +302,7 @@ def _body(store: DurableStore, one: SnapshotObject) -> bytes:
     if stored is None:
         raise MissingObjectError(
             f"object {one.url} of topic {one.topic!r}, batch {one.batch}, is gone. Write it again from Kafka by "
-            f"{RESTORE_RUN}, or accept that it is gone: kafka-s3 accept-loss"
+            f"{RESTORE_RUN}, or accept that it is gone, by the command that a run with action='verify' prints"
         )
     crc32 = isal_zlib.crc32(stored.body)
     if not has_crc32(crc32, one.entry, lambda: store.head(one.key)):

@@ -127,5 +127,5 @@ class CommittedObjects:
         """The error for an object that is not what its manifest and its plan describe."""
         return ForeignObjectError(
             f"an object of topic {self.plan.topic!r}, batch {self.plan.batch}, cannot be read: {why}. Nothing was "
-            f"changed. `kafka-s3 verify` compares it with its manifest: {self.url(entry)}"
+            f"changed. Compare it with its manifest: {self.log.remedies.verify(self.plan.batch)}: {self.url(entry)}"
         )

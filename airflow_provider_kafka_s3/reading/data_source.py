@@ -137,7 +137,13 @@ class _Settings:
 
     def log(self) -> TopicLog:
         store = open_bucket(self.bucket, self.s3, None)
-        return TopicLog(store, topics_dir=self.topics_dir, pipeline=self.pipeline, topic=self.topic)
+        return TopicLog(
+            store,
+            topics_dir=self.topics_dir,
+            pipeline=self.pipeline,
+            topic=self.topic,
+            connection_options=self.s3.command_options,
+        )
 
     def partitions(self, since: int, at: int, only: tuple[int, ...] | None = None) -> Sequence[InputPartition]:
         objects = Snapshot(self.log(), at=at, since=since).objects(batches=only)

@@ -85,7 +85,7 @@ def _require_landed(log: TopicLog, marker: Marker, generation: int, partition: i
         ranges = covered[partition] if partition >= 0 else ()
         landed = ", ".join(f"[{start}, {end})" for start, end in ranges[-3:])
         known = f"landed are {landed}" if landed else "nothing is landed of the partition"
-        raise ConfigurationError(f"{where} is not landed: {known}. `kafka-s3 status` shows open batches and gaps")
+        raise ConfigurationError(f"{where} is not landed: {known}. Open batches and gaps: {log.remedies.status()}")
     if marker.lost_in(generation) & one:
         raise DataLossError(f"{where} was accepted as lost: it is in no object")
 

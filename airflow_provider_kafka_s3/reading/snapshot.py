@@ -139,8 +139,15 @@ class Snapshot:
         Raises:
             ConfigurationError: see :class:`Snapshot`; or both ``endpoint_url`` and ``s3`` name a store.
         """
-        store = open_bucket(bucket, settings_of(endpoint_url, s3), credentials)
-        return cls(TopicLog(store, topics_dir=topics_dir, pipeline=pipeline, topic=topic), at=at)
+        settings = settings_of(endpoint_url, s3)
+        log = TopicLog(
+            open_bucket(bucket, settings, credentials),
+            topics_dir=topics_dir,
+            pipeline=pipeline,
+            topic=topic,
+            connection_options=settings.command_options,
+        )
+        return cls(log, at=at)
 
     def __repr__(self) -> str:
         return (

@@ -47,7 +47,8 @@ def snapshots(
     Raises:
         ConfigurationError: the pipeline has no topic, or not one that is named; a batch is not complete yet.
     """
-    store = open_bucket(bucket, settings_of(endpoint_url, s3), credentials) if isinstance(bucket, str) else bucket
+    settings = settings_of(endpoint_url, s3)
+    store = open_bucket(bucket, settings, credentials) if isinstance(bucket, str) else bucket
     landed = [topic for _, topic in owned_topics(store, topics_dir=topics_dir, pipeline=pipeline)]
     if not landed:
         raise nothing_there(store, topics_dir=topics_dir, pipeline=pipeline)
@@ -59,7 +60,13 @@ def snapshots(
             raise ConfigurationError(f"pipeline {pipeline!r} has no topic {name!r}{or_nearest(name, landed, use)}")
 
     def snapshot(topic: str) -> Snapshot:
-        log = TopicLog(store, topics_dir=topics_dir, pipeline=pipeline, topic=topic)
+        log = TopicLog(
+            store,
+            topics_dir=topics_dir,
+            pipeline=pipeline,
+            topic=topic,
+            connection_options=settings.command_options,
+        )
         return Snapshot(log, at=batches.get(topic))
 
     return dict(zip(chosen, in_threads(snapshot, chosen, threads=16), strict=True))

@@ -58,6 +58,7 @@ class Place:
         topic: the landed topic.
         s3: settings of the S3 server.
         credentials: for it; None: boto3's own chain.
+        connection_options: see :class:`~airflow_provider_kafka_s3.batch.log.TopicLog`.
     """
 
     bucket: str
@@ -66,6 +67,7 @@ class Place:
     topic: str
     s3: S3Settings = field(default_factory=S3Settings, repr=False)
     credentials: S3Credentials | None = field(default=None, repr=False)
+    connection_options: tuple[str, ...] = ()
 
     def store(self) -> DurableStore:
         """The bucket, for any number of threads."""
@@ -77,7 +79,13 @@ class Place:
         Args:
             store: of :meth:`store`; None: a new one, whose client takes a tenth of a second to make.
         """
-        return TopicLog(store or self.store(), topics_dir=self.topics_dir, pipeline=self.pipeline, topic=self.topic)
+        return TopicLog(
+            store or self.store(),
+            topics_dir=self.topics_dir,
+            pipeline=self.pipeline,
+            topic=self.topic,
+            connection_options=self.connection_options,
+        )
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,17 @@ class S3Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     storage_class: StorageClass | None = None
     secrets: S3Secrets = S3Secrets()
 
+    @property
+    def command_options(self) -> tuple[str, ...]:
+        """Options with which ``kafka-s3`` reaches the same store, with credentials of boto3's own chain."""
+        options = {
+            "--endpoint-url": self.endpoint_url,
+            "--region": self.region,
+            "--ca-bundle": self.ca_bundle,
+            "--addressing-style": None if self.addressing_style == "auto" else self.addressing_style,
+        }
+        return tuple(word for name, value in options.items() if value for word in (name, value))
+
     def __post_init__(self) -> None:
         if self.endpoint_url is not None:
             address = urlsplit(self.endpoint_url)

@@ -50,8 +50,8 @@ REAL = {
 
 
 def commands_of(message: str) -> list[str]:
-    """The commands of a message, which are between backticks."""
-    return message.split("`")[1::2]
+    """The commands of a message, which are between backticks, as other code may be."""
+    return [code for code in message.split("`")[1::2] if not code.startswith("{")]
 
 
 @pytest.mark.parametrize("message", REAL.values(), ids=REAL)
@@ -110,6 +110,16 @@ def test_lines_of_a_traceback_and_notes_are_kept() -> None:
 def test_any_text_is_readable(message: str) -> None:
     """Messages contain texts of servers."""
     readable(message)
+
+
+def test_parentheses_stay_in_pairs() -> None:
+    """They are removed around a command alone."""
+    assert readable("it is gone (`kafka-s3 repair`). See it") == "it is gone\n    kafka-s3 repair\nSee it"
+    assert readable("gone (`kafka-s3 status` has more). See it").splitlines() == [
+        "gone (",
+        "    kafka-s3 status",
+        "has more). See it",
+    ]
 
 
 def test_other_code_is_not_broken() -> None:

@@ -37,7 +37,7 @@ ABORT = {"ID": "abort", "Status": "Enabled", "AbortIncompleteMultipartUpload": {
 
 def levels(*rules: dict[str, Any]) -> list[str]:
     """Levels of the findings about a pipeline in ``topics``."""
-    return [finding.level for finding in lifecycle_findings(rules, "topics")]
+    return [finding.level for finding in lifecycle_findings(rules, "topics", "`kafka-s3 gc`")]
 
 
 def test_an_error_of_a_check_is_a_finding_with_its_kind() -> None:
