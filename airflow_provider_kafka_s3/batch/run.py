@@ -18,6 +18,7 @@ from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.coverage import Covering, covering_downward, covering_upward
 from airflow_provider_kafka_s3.batch.held_back import held_back, log_held_back
 from airflow_provider_kafka_s3.batch.incarnation import refuse_shorter_log, require_topic_id
+from airflow_provider_kafka_s3.batch.layout_changes import warn_if_layout_changes
 from airflow_provider_kafka_s3.batch.planning import (
     Claimable,
     OffsetWindow,
@@ -352,6 +353,8 @@ class TopicRun:
             start=view.start_of_log,
             writer=writer_versions(),
         )
+        if not self._planned:
+            warn_if_layout_changes(self.log, view, layout)
         self._wrote = True
         # The same body is never sent under another number: if the number is taken, everything is read again.
         if not self.log.create_plan(plan, attempt=self.request.attempt, task=self.request.task):

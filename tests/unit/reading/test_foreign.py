@@ -126,7 +126,7 @@ def test_two_objects_that_begin_with_one_offset_are_refused() -> None:
         **sink_objects("", "2026-01-02", "orders", 0, records, block_size=20),
         **sink_objects("", "2026-01-03", "orders", 0, records[:2], block_size=20),
     }
-    with pytest.raises(ConfigurationError, match="begin with the same offset as another") as caught:
+    with pytest.raises(ConfigurationError, match="with the same first offset as another") as caught:
         list_foreign_objects(bucket(**objects), topics_dir="", topic="orders", layout="deviantart")
     assert "s3://lake/2026-01-02/orders-00000-000000000000.gz" in str(caught.value)
     assert "s3://lake/2026-01-03/orders-00000-000000000000.gz" in str(caught.value)

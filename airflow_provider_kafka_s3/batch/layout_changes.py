@@ -1,0 +1,83 @@
+"""What changes where a run has another layout than the batches before it, for people: no decision depends on it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from airflow_provider_kafka_s3.documents.codec import builtins, printable
+from airflow_provider_kafka_s3.exceptions import ControlError
+from airflow_provider_kafka_s3.messages import few
+
+if TYPE_CHECKING:
+    from airflow_provider_kafka_s3.batch.log import TopicLog
+    from airflow_provider_kafka_s3.batch.view import View
+    from airflow_provider_kafka_s3.config import Layout
+
+__all__ = ["layout_changes", "warn_if_layout_changes"]
+
+log = logging.getLogger(__name__)
+
+_SHOWN: Final = 80
+"""Characters of a value; a declared schema may have thousands."""
+
+_NONE: Final = object()
+
+
+def warn_if_layout_changes(topic_log: TopicLog, view: View, layout: Layout) -> None:
+    """Warn if the batch that is planned next will have another layout than the last one before it.
+
+    Args:
+        topic_log: of the topic.
+        view: of the log.
+        layout: of the next batch.
+    """
+    for batch in range(view.next - 1, 0, -1):
+        try:
+            plan = topic_log.read_plan(batch)
+        except ControlError:
+            return  # It is damaged; whatever depends on it says so.
+        if batch not in view.open_plans:
+            topic_log.forget(batch)
+        if plan is None or plan.layout is None:
+            continue  # A reset has none.
+        if changes := layout_changes(plan.layout, layout):
+            log.warning(
+                "topic %s: the layout of objects changes from batch %d on: %s. Objects of earlier batches keep theirs",
+                topic_log.topic,
+                view.next,
+                few(changes, by="; "),
+            )
+        return
+
+
+def layout_changes(before: Layout, now: Layout) -> list[str]:
+    """The settings in which two layouts differ, such as ``format.compression: None -> 'gzip'``.
+
+    The time of the clock that a plan pins is none of them.
+    """
+    return list(_differences("", builtins(before.at(0)), builtins(now.at(0))))
+
+
+def _differences(name: str, before: Any, now: Any) -> Iterator[str]:
+    if before == now:
+        return
+    if isinstance(before, dict) and isinstance(now, dict):
+        # Of another kind, a format or a partitioner has other settings: each of them would be a change.
+        if (kind := before.get("kind")) != now.get("kind"):
+            yield f"{name}: {kind} -> {now.get('kind')}"
+            return
+        for field in {**before, **now}:
+            yield from _differences(
+                f"{name}.{field}" if name else field, before.get(field, _NONE), now.get(field, _NONE)
+            )
+    elif isinstance(before, list | tuple) and isinstance(now, list | tuple) and len(before) == len(now):
+        for i, (one, other) in enumerate(zip(before, now, strict=True)):
+            yield from _differences(f"{name}[{i}]", one, other)
+    else:
+        yield f"{name}: {_shown(before)} -> {_shown(now)}"
+
+
+def _shown(value: object) -> str:
+    return "not set" if value is _NONE else printable(repr(value), shown=_SHOWN)
