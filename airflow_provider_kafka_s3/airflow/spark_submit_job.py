@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import re
 from collections.abc import Iterator, Mapping
 from inspect import signature
 from pathlib import Path
@@ -34,6 +35,17 @@ __all__ = ["SparkSubmitJob", "spark_settings"]
 
 _OUTPUT: Final = 500
 """Number of the last lines of the output of ``spark-submit`` that are kept."""
+
+_IVY: Final = re.compile(
+    r"::\s(?:loading settings|resolving dependencies|resolution report|retrieving)\s::|Ivy Default Cache set to:"
+    r"|The jars for the packages stored in:|\S+#\S+ added as a dependency|downloading http"
+    r"|\t(?:confs: \[|found \S+#|\[SUCCESSFUL \]|:: modules in use:|:: evicted modules:|-{20}|\|\s|\d+ artifacts copied"
+    r"|\S+#\S+;\S+ (?:from|by) )"
+)
+"""Lines of Ivy, which resolves packages: some forty in the first job of a worker, nine in each later one."""
+
+_TIME: Final = re.compile(r"^\d\d/\d\d/\d\d \d\d:\d\d:\d\d (?=[A-Z]+ )")
+"""The time in a line of Spark; the line gets that of the task's log."""
 
 _OF_SIGNALS: Final = 128
 """Greatest exit status of a shell whose command no signal has ended."""
@@ -242,4 +254,7 @@ class _Hook(SparkSubmitHook):
     def _kept(self, lines: Iterator[str]) -> Iterator[str]:
         for line in lines:
             self.output.append(self._mask_cmd([line.rstrip()]))
-            yield line
+            if _IVY.match(line):
+                self.log.debug(self.output[-1])
+            else:
+                yield _TIME.sub("", line)

@@ -1,7 +1,8 @@
 """Errors of a task: Airflow's exceptions, with or without a retry, and the message formatted for the log.
 
 Airflow's UI shows an exception on one line, of which only the beginning is visible, so the message is logged before, on
-several lines.
+several lines. Airflow then logs the exception with its traceback. So the message stands at its end, too, with what to
+do in the last lines; the tracebacks of what the error came from are logged before, at DEBUG.
 """
 
 from __future__ import annotations
@@ -19,20 +20,39 @@ from airflow_provider_kafka_s3.messages import readable
 __all__ = ["as_task_error", "task_error"]
 
 
-def task_error(log: Any, message: str, *, terminal: bool, level: int = logging.ERROR) -> AirflowException:
-    """Log a message, and return the exception that fails the task.
+def task_error(
+    log: Any, message: str, *, terminal: bool, level: int = logging.ERROR, cause: BaseException | None = None
+) -> AirflowException:
+    """Log a message, and return the exception that fails the task, to be raised without ``from``.
 
     Args:
         log: logger of the task.
         message: what happened, and what to do.
         terminal: whether a retry cannot succeed.
         level: level of the log lines.
+        cause: of the error. Its traceback is logged at DEBUG; or it stays part of that of the exception, if it is no
+            error of this package, so that nobody knows what to do.
 
     Returns:
         ``AirflowFailException`` or ``AirflowException``, to be raised.
     """
-    log.log(level, "%s", readable(message))
-    return (AirflowFailException if terminal else AirflowException)(message)
+    error = (AirflowFailException if terminal else AirflowException)(message)
+    error.__suppress_context__ = True
+    if cause is not None and not _is_expected(cause):
+        error.__cause__ = cause
+    elif cause is not None:
+        log.debug("the error came from:", exc_info=cause)
+    shown = readable(message)
+    log.log(level, "%s", shown)
+    if "\n" in shown:
+        error.add_note(shown)
+    return error
+
+
+def _is_expected(cause: BaseException) -> bool:
+    if isinstance(cause, BaseExceptionGroup):
+        return all(_is_expected(one) for one in cause.exceptions)
+    return isinstance(cause, KafkaS3Error)
 
 
 @contextlib.contextmanager
@@ -41,4 +61,5 @@ def as_task_error(log: Any, *, level: int = logging.ERROR) -> Iterator[None]:
     try:
         yield
     except KafkaS3Error as e:
-        raise task_error(log, message_of(e), terminal=isinstance(e, TerminalError), level=level) from e
+        error = task_error(log, message_of(e), terminal=isinstance(e, TerminalError), level=level, cause=e)
+        raise error from error.__cause__

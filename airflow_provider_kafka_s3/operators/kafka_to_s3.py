@@ -427,7 +427,8 @@ class KafkaToS3Operator(SparkSubmitOperator):
             found = xcom.to_xcom(landed.results, resolved)
             links.push(self.link_urls, context, manifest_url=links.manifest_url(run, found))
             message, terminal, cause = xcom.failure(landed.errors, landed.results)
-            raise task_error(self.log, message, terminal=terminal) from cause
+            error = task_error(self.log, message, terminal=terminal, cause=cause)
+            raise error from error.__cause__
         returned = xcom.to_xcom(landed.results, resolved)
         self._lineage = RunLineage.of(run, returned)
         links.push(self.link_urls, context, manifest_url=links.manifest_url(run, returned))

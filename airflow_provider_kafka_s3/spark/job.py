@@ -430,8 +430,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def log_to_stderr() -> None:
-    """Log to stderr, which the caller copies to the log of the task."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    """Log to stderr, which the caller copies to the log of the task; there each line gets its time."""
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
     for chatty in ("botocore", "py4j"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
 
