@@ -328,7 +328,7 @@ def _limited(part: Check) -> Check:
     def check(datum: Datum) -> None:
         if datum.depth == _DEEPEST:
             raise InvalidDatumError(
-                f"has more than {_DEEPEST} records, unions and arrays inside each other", is_avro=True
+                f"nests records, unions and arrays deeper than {_DEEPEST}", is_avro=True
             )
         datum.depth += 1
         part(datum)
