@@ -138,6 +138,18 @@ class KafkaBroker(KafkaTools, SupervisedServer):
         self.__dict__.pop("admin", None)
         super().stop()
 
+    def lose_log(self, topic: str, partition: int = 0) -> None:
+        """Delete the records of a partition, as if a disk was lost, of a broker that was killed."""
+        if self.running or self._directory is None:
+            raise BrokerError("the broker is running; kill() it first")
+        data = Path(self._directory) / "data"
+        for file in (data / f"{topic}-{partition}").iterdir():
+            if file.name != "partition.metadata":
+                file.unlink()
+        # Otherwise the high watermark would be that of the log before.
+        for checkpoint in data.glob("*-checkpoint"):
+            checkpoint.unlink()
+
     def restart(self) -> None:
         """Start a broker that was killed again, on the same data and ports, and wait until it serves metadata."""
         if self.running:

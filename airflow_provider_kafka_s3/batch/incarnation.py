@@ -1,13 +1,14 @@
-"""Checks that the live topic is the one that the stored offsets belong to."""
+"""Checks that the live topic, and the log of each partition, are those that the stored offsets belong to."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
-from airflow_provider_kafka_s3.batch.source import Source
+from airflow_provider_kafka_s3.batch.source import LogEnd, LogPosition, Source
+from airflow_provider_kafka_s3.batch.view import View
 from airflow_provider_kafka_s3.documents.codec import printable
-from airflow_provider_kafka_s3.documents.marker import Marker
+from airflow_provider_kafka_s3.documents.marker import Marker, highest
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import (
     ConfigurationError,
@@ -16,7 +17,7 @@ from airflow_provider_kafka_s3.exceptions import (
     TransientError,
 )
 
-__all__ = ["refuse_shorter_log", "require_same_cluster", "require_topic_id", "topic_id_of"]
+__all__ = ["refuse_replaced_log", "refuse_shorter_log", "require_same_cluster", "require_topic_id", "topic_id_of"]
 
 
 def require_topic_id(source: Source, topic_log: TopicLog, expected: str, *, cluster_id: str = "") -> str:
@@ -136,3 +137,61 @@ def refuse_shorter_log(source: Source, topic: str, stored: Marker, ends: Mapping
         f"written. Land the new topic with another pipeline and topics_dir: these brokers have no topic ids, so a "
         f"reset cannot distinguish the two"
     )
+
+
+def refuse_replaced_log(source: Source, topic_log: TopicLog, view: View, ends: Mapping[int, LogEnd]) -> None:
+    """Refuse a topic whose log has other records now at offsets that are landed, or claimed by an open batch.
+
+    A log that was truncated may have grown past these offsets since, so its end does not show it. New records below
+    them would never be landed. Each plan records the leader epochs of its ends. As long as these are the same, no
+    leader was elected, and nothing was replaced. If not, Kafka is asked where the log of the recorded epoch ends: after
+    a restart or a clean election it still reaches the offsets.
+
+    Args:
+        source: the cluster.
+        topic_log: log of the topic.
+        view: of the log.
+        ends: of the partitions that the next plan may claim. They have to be requested before this check, so that the
+            epochs of a plan never hide what an earlier leader has lost.
+
+    Raises:
+        DataLossError: other records are at these offsets.
+        TransientError: the epoch of a leader is older than the recorded one.
+    """
+    open_plans = {n: p for n, p in sorted(view.open_plans.items()) if p.generation == view.marker.generation}
+    reached = highest(view.marker.reached, *(plan.reached for plan in open_plans.values()))
+    elected: dict[int, LogPosition] = {}
+    for partition, position in reached.items():
+        epoch = ends[partition].epoch if partition in ends else None
+        if epoch is not None and epoch < position.epoch:
+            raise TransientError(
+                f"topic {topic_log.topic!r} partition {partition}: the leader has epoch {epoch}, and offsets below "
+                f"{position.offset} were planned at epoch {position.epoch}. Nothing was written. A broker that is not "
+                f"the leader any more may have answered: try again. If it stays so, the cluster was restored from an "
+                f"older state, and may have other records: land the topic with another pipeline and topics_dir"
+            )
+        if epoch is not None and epoch > position.epoch:
+            elected[partition] = position
+    found = source.divergences(topic_log.topic, elected)
+    if not found:
+        return
+    replaced = ", ".join(f"partition {p} from offset {offset} on" for p, offset in sorted(found.items()))
+    message = (
+        f"topic {topic_log.topic!r}: the log was truncated (unclean leader election, or a disk was lost), and other "
+        f"records were appended since: {replaced}. Nothing was written"
+    )
+    claimed = [n for n, plan in open_plans.items() if any(plan.reached.get(p, (0,))[0] > found[p] for p in found)]
+    if claimed:
+        message += (
+            f". Open batches claim these offsets. Complete those that are decided "
+            f"({topic_log.remedies.recover_decided()}), and abandon the others, so that their offsets are planned "
+            f"again: {', '.join(map(topic_log.remedies.abandon, claimed))}"
+        )
+    landed = {p: offset for p, offset in sorted(found.items()) if (view.marker.covered.end(p) or 0) > offset}
+    if landed:
+        ends_of = ", ".join(f"partition {p} up to {view.marker.covered.end(p)}" for p in landed)
+        message += (
+            f". These offsets count as landed ({ends_of}), so the new records at them never would be. Land the topic "
+            f"with another pipeline and topics_dir, from where the logs part as starting_offsets: {landed}"
+        )
+    raise DataLossError(message)

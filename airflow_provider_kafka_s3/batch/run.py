@@ -17,7 +17,7 @@ from airflow_provider_kafka_s3.batch.chunk_markers import has_chunk_markers, upd
 from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.coverage import Covering, covering_downward, covering_upward
 from airflow_provider_kafka_s3.batch.held_back import held_back, log_held_back
-from airflow_provider_kafka_s3.batch.incarnation import refuse_shorter_log, require_topic_id
+from airflow_provider_kafka_s3.batch.incarnation import refuse_replaced_log, refuse_shorter_log, require_topic_id
 from airflow_provider_kafka_s3.batch.layout_changes import warn_if_layout_changes
 from airflow_provider_kafka_s3.batch.planning import (
     Claimable,
@@ -159,8 +159,10 @@ class TopicRun:
             finish_reset(self.committer, view, pending)
         require_topic_id(self.source, self.log, view.topic_id, cluster_id=view.marker.cluster_id)
         partitions = self.source.describe(self.topic).partitions
-        ends = self.source.ends(self.topic, partitions, self.request.isolation)
+        log_ends = self.source.log_ends(self.topic, partitions, self.request.isolation)
+        ends = {p: end.offset for p, end in log_ends.items()}
         refuse_shorter_log(self.source, self.topic, view.marker, ends)
+        refuse_replaced_log(self.source, self.log, view, log_ends)
         self._held_back = held_back(self.source, self.topic, ends, self.request.isolation)
         log_held_back(self.topic, self._held_back, view.marker.covered)
         window: OffsetWindow | None = None
@@ -328,8 +330,10 @@ class TopicRun:
     def _append(self, record: RunRecord, view: View, free: Offsets, topic_id: str) -> Plan | None:
         """Append the next plan towards the target; None if another process was faster and the view is stale."""
         claim, tail = next_claim(view, free, max_records=self.request.limits.records_per_batch)
-        ends = self.source.ends(self.topic, tuple(claim), record.isolation)
-        split = self._claimable(claim, ends, record.isolation)
+        # The epochs of the plan are compared with those of earlier plans: the log may have changed since the target.
+        log_ends = self.source.log_ends(self.topic, tuple(claim), record.isolation)
+        refuse_replaced_log(self.source, self.log, view, log_ends)
+        split = self._claimable(claim, {p: end.offset for p, end in log_ends.items()}, record.isolation)
         largest = self.request.limits.records_per_slice
         if self.request.layout.rotation.whole_partitions:
             largest = max(largest, split.read.count)
@@ -352,6 +356,11 @@ class TopicRun:
             layout_sha256=layout_digest(layout),
             start=view.start_of_log,
             writer=writer_versions(),
+            epochs={
+                p: epoch
+                for p in sorted({s.partition for s in slices} | {*split.skipped})
+                if (epoch := log_ends[p].epoch) is not None
+            },
         )
         if not self._planned:
             warn_if_layout_changes(self.log, view, layout)
@@ -395,9 +404,10 @@ class TopicRun:
     def _finish(self, plan: Plan, record: RunRecord, view: View) -> Plan | None:
         """Carry out an open plan if it is decided, else return it to be executed."""
         decision = self.log.read_manifest(plan.batch)
+        planned_before = plan.batch not in self._planned
         if decision is None and plan.run != self.request.run:
             decision = self._adoption.decision_of(plan)
-        elif plan.run == self.request.run and plan.batch not in self._planned:
+        elif plan.run == self.request.run and planned_before:
             self._planned.add(plan.batch)
             log.info(
                 "topic %s: batch %d was planned by an earlier try of this run (%s) and is executed now. If that try's "
@@ -409,6 +419,9 @@ class TopicRun:
         self._wrote = True
         if decision is None:
             if plan.slices:
+                if planned_before and plan.reached:
+                    log_ends = self.source.log_ends(self.topic, tuple(plan.reached), plan.isolation)
+                    refuse_replaced_log(self.source, self.log, view, log_ends)
                 self._count_dead_letters(record.low, view.next, other_than=plan.batch)
                 return plan
             decision = self.committer.decide(plan, (), run=self.request.run)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from airflow_provider_kafka_s3.kafka.offsets import TimedOffset
+from airflow_provider_kafka_s3.kafka.divergence import LogPosition
+from airflow_provider_kafka_s3.kafka.offsets import LogEnd, TimedOffset
 from airflow_provider_kafka_s3.kafka.options import Isolation
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Isolation", "Source", "TimedOffset", "TopicView"]
+__all__ = ["Isolation", "LogEnd", "LogPosition", "Source", "TimedOffset", "TopicView"]
 
 
 class TopicView(Protocol):
@@ -46,6 +47,17 @@ class Source(Protocol):
 
     def ends(self, topic: str, partitions: Sequence[int], isolation: Isolation) -> dict[int, int]:
         """One past the last offset that a reader of this isolation level may read, per partition."""
+        ...
+
+    def log_ends(self, topic: str, partitions: Sequence[int], isolation: Isolation) -> dict[int, LogEnd]:
+        """The same with the epoch of the leader that gave each end; None on brokers without epochs."""
+        ...
+
+    def divergences(self, topic: str, reached: Mapping[int, LogPosition]) -> dict[int, int]:
+        """The first offset that was replaced or is gone since the log reached a position, per partition.
+
+        Partitions whose log is the same up to the position are left out, and those of which the brokers do not know it.
+        """
         ...
 
     def at_timestamp(self, topic: str, partitions: Sequence[int], timestamp_ms: int) -> dict[int, TimedOffset | None]:

@@ -8,14 +8,14 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from airflow_provider_kafka_s3.batch.remedies import command_line
-from airflow_provider_kafka_s3.batch.source import Isolation, Source, TimedOffset, TopicView
+from airflow_provider_kafka_s3.batch.source import Isolation, LogEnd, LogPosition, Source, TimedOffset, TopicView
 from airflow_provider_kafka_s3.cli.stored_connections import read_connection
 from airflow_provider_kafka_s3.config import Upload, parse_upload
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
@@ -343,6 +343,14 @@ class _NoKafka:
         self._refuse(topic)
 
     def ends(self, topic: str, partitions: Sequence[int], isolation: Isolation) -> dict[int, int]:  # noqa: ARG002
+        """See :class:`~airflow_provider_kafka_s3.batch.source.Source`."""
+        self._refuse(topic)
+
+    def log_ends(self, topic: str, partitions: Sequence[int], isolation: Isolation) -> dict[int, LogEnd]:  # noqa: ARG002
+        """See :class:`~airflow_provider_kafka_s3.batch.source.Source`."""
+        self._refuse(topic)
+
+    def divergences(self, topic: str, reached: Mapping[int, LogPosition]) -> dict[int, int]:  # noqa: ARG002
         """See :class:`~airflow_provider_kafka_s3.batch.source.Source`."""
         self._refuse(topic)
 

@@ -327,9 +327,7 @@ def _union(branches: list[Check]) -> Check:
 def _limited(part: Check) -> Check:
     def check(datum: Datum) -> None:
         if datum.depth == _DEEPEST:
-            raise InvalidDatumError(
-                f"nests records, unions and arrays deeper than {_DEEPEST}", is_avro=True
-            )
+            raise InvalidDatumError(f"nests records, unions and arrays deeper than {_DEEPEST}", is_avro=True)
         datum.depth += 1
         part(datum)
         datum.depth -= 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import msgspec
@@ -13,8 +13,9 @@ from airflow_provider_kafka_s3.documents.manifest import Manifest
 from airflow_provider_kafka_s3.documents.offsets import Offsets, Ranges, coalesce, intersect, parse_ranges, subtract
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import LogTamperedError
+from airflow_provider_kafka_s3.kafka.divergence import LogPosition
 
-__all__ = ["ClosedGeneration", "Marker", "PartitionState", "ResolvedBatch", "fold", "fold_batch"]
+__all__ = ["ClosedGeneration", "Marker", "PartitionState", "ResolvedBatch", "fold", "fold_batch", "highest"]
 
 
 class PartitionState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -58,6 +59,9 @@ class Marker(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
         resolved: numbers of the batches folded into it.
         partitions: the coverage.
         history: earlier generations.
+        reached: per partition the highest offset that the log had reached when a resolved batch was planned, and the
+            leader epoch then: ``[offset, epoch]``. A log of which a part below the offset was replaced since is not the
+            landed one. None of partitions whose brokers have no epochs, nor in markers of earlier versions.
     """
 
     topic: str
@@ -69,6 +73,7 @@ class Marker(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
     resolved: Ranges = ()
     partitions: dict[int, PartitionState] = msgspec.field(default_factory=dict)
     history: tuple[ClosedGeneration, ...] = ()
+    reached: dict[int, LogPosition] = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.generation < 0 or self.revision < 0 or any(p < 0 or o < 0 for p, o in self.start.items()):
@@ -80,10 +85,13 @@ class Marker(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
         by_partition: list[Mapping[int, object]] = [
             self.start,
             self.partitions,
+            self.reached,
             *(closed.partitions for closed in self.history),
         ]
         if any(not 0 <= p <= MAX_PARTITION for mapping in by_partition for p in mapping):
             raise ValueError(f"Kafka partitions are numbers from 0 to {MAX_PARTITION}")
+        if any(offset < 0 or not 0 <= epoch < 2**31 for offset, epoch in self.reached.values()):
+            raise ValueError("offsets and leader epochs that no log has reached")
         parse_ranges(self.resolved)
         # Readers iterate over the log by these numbers, so they have to be bounded.
         if self.resolved and not (self.resolved[0][0] >= 1 and self.resolved[-1][1] <= MAX_BATCH + 1):
@@ -152,6 +160,7 @@ class ResolvedBatch:
     skipped: Offsets
     status: Literal["commit", "abandoned", "reset"]
     release: Literal["debt", "lost"] | None
+    reached: Mapping[int, LogPosition] = field(default_factory=dict)
 
 
 def fold(marker: Marker, plan: Plan, manifest: Manifest) -> Marker:
@@ -168,6 +177,7 @@ def fold(marker: Marker, plan: Plan, manifest: Manifest) -> Marker:
             skipped=plan.skipped,
             status=manifest.status,
             release=manifest.release,
+            reached=plan.reached,
         ),
     )
 
@@ -195,12 +205,14 @@ def fold_batch(marker: Marker, batch: ResolvedBatch) -> Marker:
             topic_id=batch.new_topic_id,
             start={},
             partitions={},
+            reached={},
             history=(*marker.history, closed),
         )
-    covered, lost, debt = marker.covered, marker.lost, marker.debt
+    covered, lost, debt, reached = marker.covered, marker.lost, marker.debt, marker.reached
     claim = batch.claim
     if batch.status == "commit":
         covered, lost, debt = covered | claim, lost | batch.skipped, debt - claim
+        reached = highest(reached, batch.reached)
     elif batch.release == "lost":
         covered, lost, debt = covered | claim, lost | claim, debt - claim
     elif batch.tail:
@@ -210,4 +222,13 @@ def fold_batch(marker: Marker, batch: ResolvedBatch) -> Marker:
     }
     # Brokers may begin to report topic ids: plans record them, and all plans of a generation have the same id, or none.
     topic_id = marker.topic_id or batch.topic_id
-    return msgspec.structs.replace(marker, **step, topic_id=topic_id, partitions=partitions)
+    return msgspec.structs.replace(marker, **step, topic_id=topic_id, partitions=partitions, reached=reached)
+
+
+def highest(*reached: Mapping[int, LogPosition]) -> dict[int, LogPosition]:
+    """Per partition the highest of some positions; of equal offsets that of the latest epoch."""
+    found: dict[int, LogPosition] = {}
+    for positions in reached:
+        for partition, position in positions.items():
+            found[partition] = max(position, found.get(partition, position))
+    return dict(sorted(found.items()))

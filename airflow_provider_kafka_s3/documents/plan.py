@@ -13,6 +13,7 @@ import msgspec
 from airflow_provider_kafka_s3.config import Layout
 from airflow_provider_kafka_s3.documents.codec import MAX_BATCH, MAX_PARTITION, Document, builtins, digest
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets, Ranges
+from airflow_provider_kafka_s3.kafka.divergence import LogPosition
 from airflow_provider_kafka_s3.kafka.options import Isolation
 from airflow_provider_kafka_s3.version import __version__
 
@@ -68,6 +69,8 @@ class Plan(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
         writer: versions of the software that planned it; information.
         groups: ids of the slices that share objects, and that one task reads; together all ids in their order. Empty:
             no slice shares objects with another.
+        epochs: per claimed Kafka partition the leader epoch at which the log had reached the end of the claim. None of
+            partitions whose brokers have no epochs, nor in plans of earlier versions.
     """
 
     batch: int
@@ -86,6 +89,7 @@ class Plan(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
     new_topic_id: str | None = None
     writer: str = ""
     groups: tuple[tuple[int, ...], ...] = ()
+    epochs: dict[int, int] = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not 1 <= self.batch <= MAX_BATCH or self.generation < 0:
@@ -107,6 +111,14 @@ class Plan(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise ValueError(f"batch {self.batch} cannot have the start offsets {self.start}")
         if self.read.count != sum(s.end - s.start for s in self.slices) or self.read & self.skipped:
             raise ValueError("its slices overlap")
+        if not self.epochs.keys() <= {*self.claim} or any(not 0 <= epoch < 2**31 for epoch in self.epochs.values()):
+            raise ValueError("its leader epochs are not those of its partitions")
+
+    @property
+    def reached(self) -> dict[int, LogPosition]:
+        """Per Kafka partition the end of its claim, and the leader epoch at which the log had reached it, if known."""
+        claim = self.claim
+        return {p: LogPosition(end, epoch) for p, epoch in self.epochs.items() if (end := claim.end(p)) is not None}
 
     @property
     def read(self) -> Offsets:

@@ -20,6 +20,7 @@ from airflow_provider_kafka_s3.kafka.client import (
     unreachable,
     wait_for,
 )
+from airflow_provider_kafka_s3.kafka.divergence import LogPosition, find_divergences
 from airflow_provider_kafka_s3.kafka.joint_requests import JointRequests
 from airflow_provider_kafka_s3.kafka.options import Isolation, client_config
 from airflow_provider_kafka_s3.messages import few
@@ -28,7 +29,7 @@ from airflow_provider_kafka_s3.retry import Retrier
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
-__all__ = ["ConsumerGroup", "Isolation", "KafkaCluster", "TimedOffset", "TopicInfo"]
+__all__ = ["ConsumerGroup", "Isolation", "KafkaCluster", "LogEnd", "LogPosition", "TimedOffset", "TopicInfo"]
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +60,21 @@ class TimedOffset(NamedTuple):
     timestamp: int
 
 
+class LogEnd(NamedTuple):
+    """The offset after the last one of a log, and the leader epoch at which it was; None if the brokers have none."""
+
+    offset: int
+    epoch: int | None
+
+
+class _Found(NamedTuple):
+    """The response for a partition: an offset, the timestamp of its record, and the epoch of the leader."""
+
+    offset: int
+    timestamp: int
+    epoch: int | None
+
+
 class _Position(NamedTuple):
     """Where to look in partitions of a topic: at a timestamp, or :data:`_EARLIEST` or :data:`_LATEST`."""
 
@@ -66,6 +82,13 @@ class _Position(NamedTuple):
     partitions: tuple[int, ...]
     at: int
     isolation: Isolation
+
+
+class _Reached(NamedTuple):
+    """What partitions of a topic had reached."""
+
+    topic: str
+    positions: tuple[tuple[int, LogPosition], ...]
 
 
 @dataclass(frozen=True)
@@ -127,7 +150,8 @@ class KafkaCluster:
         self._unreachable_since: float | None = None
         # Without a reference to this instance: a client that is not needed any more ends at once, with its threads.
         self._descriptions: JointRequests[str, TopicInfo] = JointRequests()
-        self._offsets: JointRequests[_Position, dict[int, TimedOffset]] = JointRequests()
+        self._offsets: JointRequests[_Position, dict[int, _Found]] = JointRequests()
+        self._divergences: JointRequests[_Reached, dict[int, int]] = JointRequests()
 
     @property
     def bootstrap_servers(self) -> str:
@@ -163,7 +187,8 @@ class KafkaCluster:
         Raises:
             KafkaS3Error: see :meth:`describe`.
         """
-        return _without_times(self._find(topic, partitions, _EARLIEST, "read_uncommitted", "find the start of"))
+        found = self._find(topic, partitions, _EARLIEST, "read_uncommitted", "find the start of")
+        return {partition: at.offset for partition, at in found.items()}
 
     def ends(self, topic: str, partitions: Iterable[int], isolation: Isolation) -> dict[int, int]:
         """The offset after the last one that a reader may read, per partition.
@@ -176,7 +201,39 @@ class KafkaCluster:
         Raises:
             KafkaS3Error: see :meth:`describe`.
         """
-        return _without_times(self._find(topic, partitions, _LATEST, isolation, "find the end of"))
+        return {partition: end.offset for partition, end in self.log_ends(topic, partitions, isolation).items()}
+
+    def log_ends(self, topic: str, partitions: Iterable[int], isolation: Isolation) -> dict[int, LogEnd]:
+        """:meth:`ends` with the epoch of the leader that gave each.
+
+        An epoch grows with each election of a leader. Without one, no record of the log can have been replaced.
+
+        Raises:
+            KafkaS3Error: see :meth:`describe`.
+        """
+        found = self._find(topic, partitions, _LATEST, isolation, "find the end of")
+        return {partition: LogEnd(at.offset, at.epoch) for partition, at in found.items()}
+
+    def divergences(self, topic: str, reached: Mapping[int, LogPosition]) -> dict[int, int]:
+        """Where logs are no longer those of an earlier leader epoch; see :func:`~.divergence.find_divergences`.
+
+        Args:
+            topic: name of the topic.
+            reached: per partition the offset that its log had reached at a leader epoch.
+
+        Returns:
+            Per partition the first offset that was replaced or is gone. Partitions whose log is the same up to the
+            offset, or of which the brokers do not know it, are left out.
+
+        Raises:
+            KafkaS3Error: see :meth:`describe`.
+        """
+        if not reached:
+            return {}
+        what = f"compare the log of topic {topic!r} ({_named(sorted(reached))}) with its landed offsets"
+        key = _Reached(topic, tuple(sorted(reached.items())))
+        request = functools.partial(_compare, self._config)
+        return self._send_joint(self._divergences, request, key, f"{what} at {self.bootstrap_servers}")
 
     def at_timestamp(self, topic: str, partitions: Iterable[int], milliseconds: int) -> dict[int, TimedOffset | None]:
         """The first offset whose timestamp is at or after a point in time, per partition; None if there is none.
@@ -194,7 +251,7 @@ class KafkaCluster:
             KafkaS3Error: see :meth:`describe`.
         """
         found = self._find(topic, partitions, milliseconds, "read_uncommitted", "find a point in time in")
-        return {partition: at if at.offset >= 0 else None for partition, at in found.items()}
+        return {p: TimedOffset(at.offset, at.timestamp) if at.offset >= 0 else None for p, at in found.items()}
 
     def consumer_group(self, name: str) -> ConsumerGroup:
         """A consumer group; one that does not exist has neither members nor offsets.
@@ -235,7 +292,7 @@ class KafkaCluster:
 
     def _find(
         self, topic: str, partitions: Iterable[int], at: int, isolation: Isolation, verb: str
-    ) -> dict[int, TimedOffset]:
+    ) -> dict[int, _Found]:
         position = _Position(topic, tuple(sorted(set(partitions))), at, isolation)
         if not position.partitions:
             return {}
@@ -371,7 +428,7 @@ def _describe(client: _Client, topics: Sequence[str], timeout: float, what: str)
 
 def _list_offsets(
     client: _Client, positions: Sequence[_Position], timeout: float, what: str
-) -> dict[_Position, dict[int, TimedOffset]]:
+) -> dict[_Position, dict[int, _Found]]:
     from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
     from confluent_kafka.admin import OffsetSpec
 
@@ -404,7 +461,7 @@ def _list_offsets(
         raise KafkaUnavailableError(
             f"no response from the leaders of {_named(silent)}: cannot {what}; try again when they respond"
         )
-    found = {of: TimedOffset(int(result.offset), int(result.timestamp)) for of, result in results.items()}
+    found = {of: _Found(int(r.offset), int(r.timestamp), _known(r.leader_epoch)) for of, r in results.items()}
     return {p: {number: found[p.isolation, p.topic, number] for number in p.partitions} for p in positions}
 
 
@@ -418,8 +475,22 @@ def _exist(client: _Client, positions: Iterable[_Position], timeout: float, what
     return all((position.topic, number) in found for position in positions for number in position.partitions)
 
 
-def _without_times(found: Mapping[int, TimedOffset]) -> dict[int, int]:
-    return {partition: at.offset for partition, at in found.items()}
+def _known(epoch: int | None) -> int | None:
+    return None if epoch is None or epoch < 0 else int(epoch)
+
+
+def _compare(
+    config: Mapping[str, object],
+    client: _Client,  # noqa: ARG001 - no request of an admin client has the answer
+    keys: Sequence[_Reached],
+    timeout: float,
+    what: str,
+) -> dict[_Reached, dict[int, int]]:
+    reached = {(key.topic, partition): position for key in keys for partition, position in key.positions}
+    if len(reached) < sum(len(key.positions) for key in keys):
+        raise ValueError(f"a request has one position of a partition: {keys}")
+    found = find_divergences(config, reached, timeout=timeout, what=what)
+    return {key: {p: found[key.topic, p] for p, _ in key.positions if (key.topic, p) in found} for key in keys}
 
 
 def _named(partitions: Sequence[int]) -> str:

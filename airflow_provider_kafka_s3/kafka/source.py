@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from airflow_provider_kafka_s3.kafka.offsets import Isolation, KafkaCluster, TimedOffset, TopicInfo
+from airflow_provider_kafka_s3.kafka.divergence import LogPosition
+from airflow_provider_kafka_s3.kafka.offsets import Isolation, KafkaCluster, LogEnd, TimedOffset, TopicInfo
 from airflow_provider_kafka_s3.kafka.records import read_records
 from airflow_provider_kafka_s3.retry import Retrier
 
@@ -57,6 +58,14 @@ class KafkaSource:
     def ends(self, topic: str, partitions: Sequence[int], isolation: Isolation) -> dict[int, int]:
         """See :meth:`KafkaCluster.ends`."""
         return self._cluster.ends(topic, partitions, isolation)
+
+    def log_ends(self, topic: str, partitions: Sequence[int], isolation: Isolation) -> dict[int, LogEnd]:
+        """See :meth:`KafkaCluster.log_ends`."""
+        return self._cluster.log_ends(topic, partitions, isolation)
+
+    def divergences(self, topic: str, reached: Mapping[int, LogPosition]) -> dict[int, int]:
+        """See :meth:`KafkaCluster.divergences`."""
+        return self._cluster.divergences(topic, reached)
 
     def at_timestamp(self, topic: str, partitions: Sequence[int], timestamp_ms: int) -> dict[int, TimedOffset | None]:
         """See :meth:`KafkaCluster.at_timestamp`."""

@@ -1,20 +1,20 @@
-"""A Kafka cluster in memory, with events that affect offsets: retention, compaction, transactions, recreation.
+"""A Kafka cluster in memory, with events that affect offsets: retention, transactions, elections, recreation and so on.
 
 It implements :class:`~airflow_provider_kafka_s3.batch.source.Source`; its other methods change its topics. It keeps
-every record that was ever appended, so that a test can compare a bucket with it.
+every record that was ever appended, unless a leader has lost it, so that a test can compare a bucket with it.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
 from airflow_provider_kafka_s3.arrays import NO_TIMESTAMP, RECORD_SCHEMA, WHOLE_RECORD_SCHEMA
-from airflow_provider_kafka_s3.batch.source import Isolation, TimedOffset
+from airflow_provider_kafka_s3.batch.source import Isolation, LogEnd, LogPosition, TimedOffset
 from airflow_provider_kafka_s3.exceptions import DataLossError, TopicNotFoundError
 
 __all__ = ["SimulatedKafka", "SimulatedRecord", "SimulatedTopic"]
@@ -39,6 +39,8 @@ class _Partition:
     compacted: set[int] = field(default_factory=set)
     # Offset of the first record of an open transaction, where a read_committed reader stops.
     open_from: int | None = None
+    # The leader epochs that have records, and the first offset of each.
+    epochs: dict[int, int] = field(default_factory=lambda: {0: 0})
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ class SimulatedKafka:
         *,
         cluster_id: str = "simulated",
         topic_ids: bool = True,
+        leader_epochs: bool = True,
         records_per_poll: int = 500,
         before_request: Callable[[str], None] = lambda operation: None,
     ) -> None:
@@ -73,12 +76,14 @@ class SimulatedKafka:
         Args:
             cluster_id: its cluster id.
             topic_ids: whether its brokers have topic ids (Kafka 2.8 and later).
+            leader_epochs: whether its brokers report leader epochs.
             records_per_poll: offsets of one poll of a read; the topic may change between two polls.
             before_request: called with the name of every request before it is answered; may switch to another actor, or
                 raise.
         """
         self._cluster_id = cluster_id
         self._topic_ids = topic_ids
+        self._leader_epochs = leader_epochs
         self._records_per_poll = records_per_poll
         self._before_request = before_request
         self._live: dict[str, _Incarnation] = {}
@@ -146,6 +151,26 @@ class SimulatedKafka:
         """Remove one record, as compaction does; its offset stays a hole."""
         self._partition(topic, partition).compacted.add(offset)
 
+    def elect(self, topic: str, partition: int, *, end: int | None = None) -> int:
+        """Elect another leader of a partition; returns its epoch.
+
+        Args:
+            topic: name of the topic.
+            partition: number of the partition.
+            end: where the log of the new leader ends, below that of the old one: an unclean election. The records from
+                there on are lost. None: a clean election.
+        """
+        log = self._partition(topic, partition)
+        if end is not None:
+            del log.log[end:]
+            log.start = min(log.start, end)
+            log.compacted -= {*range(end, max(log.compacted, default=0) + 1)}
+            if log.open_from is not None and log.open_from > end:
+                log.open_from = None
+        epoch = max(log.epochs) + 1
+        log.epochs = {e: start for e, start in log.epochs.items() if start < len(log.log)} | {epoch: len(log.log)}
+        return epoch
+
     # -- state, without requests --------------------------------------------------------------------------------------
 
     def topic_id(self, topic: str) -> str:
@@ -161,6 +186,10 @@ class SimulatedKafka:
         log = self._partition(topic, partition)
         return log.start, len(log.log)
 
+    def log_epoch(self, topic: str, partition: int) -> int:
+        """The epoch of the leader of a partition, also if the brokers do not report it."""
+        return max(self._partition(topic, partition).epochs)
+
     def readable_ends(self, topic: str) -> dict[int, int]:
         """Per partition one past the last offset that a ``read_committed`` reader may read."""
         return {p: self._end(topic, p, "read_committed") for p in range(self.partition_count(topic))}
@@ -170,7 +199,10 @@ class SimulatedKafka:
         return self._partition(topic, partition).open_from is not None
 
     def all_records(self) -> dict[str, dict[int, dict[int, bytes | None]]]:
-        """Every record ever appended: topic id -> partition -> offset -> value, including deleted ones."""
+        """Every record ever appended: topic id -> partition -> offset -> value, including deleted ones.
+
+        Those that a leader has lost are left out.
+        """
         return {
             topic_id: {
                 p: {r.offset: r.value for r in log.log if r is not None} for p, log in enumerate(incarnation.partitions)
@@ -189,9 +221,9 @@ class SimulatedKafka:
         }
 
     def is_optional(self, topic_id: str, partition: int, offset: int) -> bool:
-        """Whether a complete read may lack this offset: it was compacted, or never had a record."""
+        """Whether a complete read may lack this offset: it was compacted, a leader has lost it, or it had no record."""
         log = self._incarnations[topic_id].partitions[partition]
-        return offset in log.compacted or log.log[offset] is None
+        return offset in log.compacted or offset >= len(log.log) or log.log[offset] is None
 
     # -- Source -------------------------------------------------------------------------------------------------------
 
@@ -215,6 +247,18 @@ class SimulatedKafka:
         """See :class:`~airflow_provider_kafka_s3.batch.source.Source`."""
         self._before_request("ends")
         return {p: self._end(topic, p, isolation) for p in partitions}
+
+    def log_ends(self, topic: str, partitions: Sequence[int], isolation: Isolation) -> dict[int, LogEnd]:
+        """See :class:`~airflow_provider_kafka_s3.batch.source.Source`."""
+        return {p: LogEnd(end, self._epoch(topic, p)) for p, end in self.ends(topic, partitions, isolation).items()}
+
+    def divergences(self, topic: str, reached: Mapping[int, LogPosition]) -> dict[int, int]:
+        """See :class:`~airflow_provider_kafka_s3.batch.source.Source`."""
+        if not reached:
+            return {}
+        self._before_request("divergences")
+        found = {p: self._end_of_epoch(topic, p, position.epoch) for p, position in reached.items()}
+        return {p: end for p, end in found.items() if end < reached[p].offset}
 
     def at_timestamp(self, topic: str, partitions: Sequence[int], timestamp_ms: int) -> dict[int, TimedOffset | None]:
         """See :class:`~airflow_provider_kafka_s3.batch.source.Source`."""
@@ -247,6 +291,13 @@ class SimulatedKafka:
     def _end(self, topic: str, partition: int, isolation: Isolation) -> int:
         log = self._partition(topic, partition)
         return len(log.log) if log.open_from is None or isolation == "read_uncommitted" else log.open_from
+
+    def _epoch(self, topic: str, partition: int) -> int | None:
+        return self.log_epoch(topic, partition) if self._leader_epochs else None
+
+    def _end_of_epoch(self, topic: str, partition: int, epoch: int) -> int:
+        log = self._partition(topic, partition)
+        return min((start for later, start in log.epochs.items() if later > epoch), default=len(log.log))
 
     def _topic(self, topic: str) -> _Incarnation:
         live = self._live.get(topic)

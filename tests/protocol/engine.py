@@ -93,7 +93,8 @@ class Clock:
 
 def check_landed(bucket: ObjectStore, kafka: SimulatedKafka, **options: Any) -> None:
     """Check that the bucket has the records of the cluster; ``options`` are those of ``check_bucket``."""
-    check_bucket(bucket, topics_dir=TOPICS_DIR, pipeline=PIPELINE, topic=TOPIC, source=kafka.all_records(), **options)
+    given = {"source": kafka.all_records(), **options}
+    check_bucket(bucket, topics_dir=TOPICS_DIR, pipeline=PIPELINE, topic=TOPIC, **given)
 
 
 def in_turn(function: Callable[[T], R], items: Sequence[T], *, threads: int = 1) -> list[R]:

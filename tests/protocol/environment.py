@@ -35,6 +35,8 @@ class Environment:
 
     Attributes:
         clock: time of the records, in milliseconds.
+        recreated: how often the topic was created again.
+        replaced: topic id, partition and offset of the records that a leader has lost.
     """
 
     def __init__(self, world: World, rng: random.Random, kafka: SimulatedKafka) -> None:
@@ -43,6 +45,7 @@ class Environment:
         self.kafka = kafka
         self.clock = 0
         self.recreated = 0
+        self.replaced: set[tuple[str, int, int]] = set()
         # Some topics have records from the future, some a partition that is idle most of the time.
         self._future_records = rng.choice((0.0, 0.0, 0.0, 0.02))
         self._idle = rng.random() < 0.3
@@ -77,6 +80,8 @@ class Environment:
             self.kafka.delete_records(TOPIC, partition, start + self.rng.choice((1, 2, 6)))
         if chance() < 0.001:
             self.kafka.add_partitions(TOPIC, 1)
+        if self.world.lossy and chance() < 0.01:
+            self._elect()
         if chance() < 0.01:
             self._open_or_commit_transaction()
         if chance() < 0.0006 and self.recreated == 0:
@@ -167,7 +172,39 @@ class Environment:
             if self.rng.random() < self._future_records:
                 timestamp += _FUTURE
                 self.world.counts["records of the future"] += 1
-            self.kafka.append(TOPIC, partition, record(self.kafka.topic_id(TOPIC), partition, offset), timestamp)
+            self._append(partition, offset, timestamp)
+
+    def _append(self, partition: int, offset: int, timestamp: int) -> None:
+        topic_id = self.kafka.topic_id(TOPIC)
+        value = record(topic_id, partition, offset)
+        if (topic_id, partition, offset) in self.replaced:
+            # Other records than before.
+            value += b"~%d" % self.kafka.log_epoch(TOPIC, partition)
+        self.kafka.append(TOPIC, partition, value, timestamp)
+
+    def _elect(self) -> None:
+        """Elect another leader, which may have lost records, and some of which have more by the next step."""
+        partition = self._random_partition()
+        start, end = self.kafka.bounds(TOPIC, partition)
+        lost = self.rng.choice((0, 0, 3, 10, 30))
+        stop = max(start, end - lost)
+        self.replaced |= {(self.kafka.topic_id(TOPIC), partition, offset) for offset in range(stop, end)}
+        self.kafka.elect(TOPIC, partition, end=stop)
+        self.world.counts["elections"] += 1
+        self.world.counts["records lost by leaders"] += end - stop
+        if self.rng.random() < 0.5:
+            self.grow(partition, end + 2)
+
+    def grow(self, partition: int, end: int) -> None:
+        """Append records up to an offset."""
+        for offset in range(self.kafka.bounds(TOPIC, partition)[1], end):
+            self._append(partition, offset, self.clock)
+
+    def grow_past_lost_records(self) -> None:
+        """Append records to each partition, until it has more than any leader had."""
+        for _, partition, offset in sorted(self.replaced):
+            if partition < self.kafka.partition_count(TOPIC):
+                self.grow(partition, offset + 2)
 
     def _open_or_commit_transaction(self) -> None:
         partition = self._random_partition()

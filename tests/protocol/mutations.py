@@ -341,6 +341,54 @@ MUTATIONS: Final = (
         (Edit(f"{BATCH}/incarnation.py", "    if expected and live != expected:\n", "    if False:\n"),),
     ),
     Mutation(
+        "replaced-before-target",
+        "a target is made of a log that lost landed records",
+        (
+            Edit(
+                f"{BATCH}/run.py",
+                "        refuse_replaced_log(self.source, self.log, view, log_ends)\n        self._held_back",
+                "        self._held_back",
+            ),
+        ),
+        first=30_000,
+    ),
+    Mutation(
+        "replaced-before-plan",
+        "a plan hides with its epochs what was lost since the target was made",
+        (
+            Edit(
+                f"{BATCH}/run.py",
+                "        refuse_replaced_log(self.source, self.log, view, log_ends)\n        split",
+                "        split",
+            ),
+        ),
+        first=30_000,
+    ),
+    Mutation(
+        "replaced-in-open-batch",
+        "epochs of open batches do not count",
+        (
+            Edit(
+                f"{BATCH}/incarnation.py",
+                "    reached = highest(view.marker.reached, *(plan.reached for plan in open_plans.values()))\n",
+                "    reached = view.marker.reached\n",
+            ),
+        ),
+        first=30_080,
+    ),
+    Mutation(
+        "lowest-epoch",
+        "the marker forgets how far the log had come",
+        (
+            Edit(
+                f"{PACKAGE}/documents/marker.py",
+                "        reached = highest(reached, batch.reached)\n",
+                "        reached = {**reached, **batch.reached}\n",
+            ),
+        ),
+        first=30_000,
+    ),
+    Mutation(
         "content-unchecked",
         "records that are read again are not compared with the manifest",
         (

@@ -37,6 +37,7 @@ class Process(Actor):
         intact: its run succeeded before, so it may only write objects deleted since, and marker files of other runs.
         restoring: it may write deleted objects again.
         action: of its run.
+        hidden: records of the topic that no run would land, when it began.
         rebuilt: keys of objects that it built again from Kafka.
         writing_again: like ``rebuilt``, since its last read of the marker.
     """
@@ -50,6 +51,7 @@ class Process(Actor):
         self.intact = False
         self.restoring = False
         self.action: Action = "land"
+        self.hidden: frozenset[bytes] = frozenset()
         self.rebuilt: frozenset[str] = frozenset()
         self.writing_again: frozenset[str] = frozenset()
         self.engine = Engine(

@@ -30,6 +30,7 @@ __all__ = [
     "accept_losses",
     "collect_garbage",
     "drive",
+    "give_up_replaced",
     "read_summaries",
     "repair_chunk_markers",
     "repair_log",
@@ -111,6 +112,15 @@ def accept_losses(world: World, process: Process) -> None:
         if plan.type == "data" and decision is not None and decision.status == "commit":
             lost = accept_loss(committer, batch, reason="gone", operator="me")
             world.counts["objects accepted as lost"] += len(lost)
+
+
+def give_up_replaced(world: World, process: Process) -> None:
+    """Complete what is decided, and abandon what is not: the remedies of batches whose offsets have other records."""
+    for batch, plan in process.engine.log.view().open_plans.items():
+        if plan.type == "data" and process.engine.log.read_manifest(batch) is None:
+            abandon_batch(process.engine.committer, batch, release="debt", reason="replaced", operator="me")
+            world.counts["batches given up after losses of leaders"] += 1
+    accept_losses(world, process)
 
 
 def read_summaries(world: World, process: Process) -> None:

@@ -11,6 +11,7 @@ The product's code runs unchanged: ``TopicRun``, ``Committer`` and the manual op
 * uploads expire, or are refused once, several times or for good;
 * retention and compaction delete records, partitions are added, the topic is deleted and created again; transactions
   stay open, and some records have timestamps in the future;
+* in some worlds leaders are elected, and some of them have lost records, where they append others;
 * in some worlds keys are in objects beside those of values; in some, slices of several partitions share objects;
 * in some worlds indexes of the log have few batches; users delete, damage and forge them, repair the log and collect
   garbage, and readers use the indexes;
@@ -56,7 +57,7 @@ from tests.protocol.bucket import Bucket
 from tests.protocol.engine import CONTROL, LAYOUT, MERGED, NAMED, TOPIC, WITH_KEYS, check_landed
 from tests.protocol.environment import Environment
 from tests.protocol.process import INDEX_SIZES, Process
-from tests.protocol.programs import accept_losses, drive, repair_chunk_markers, repair_log, reset
+from tests.protocol.programs import accept_losses, drive, give_up_replaced, repair_chunk_markers, repair_log, reset
 from tests.protocol.watch import Watch
 
 __all__ = ["World", "simulate"]
@@ -65,6 +66,9 @@ _WORLDS: Final = {WITH_KEYS: "worlds with objects of keys", MERGED: "worlds with
 
 _NAMED: Final = range(20_000, 30_000)
 """Seeds of worlds with marker files, apart from those that find the other mutants."""
+
+_LOSSY: Final = range(30_000, 40_000)
+"""Seeds of worlds in which leaders lose records."""
 
 _ENOUGH: Final = 50_000
 """Steps within which a process must end after the faults."""
@@ -98,7 +102,7 @@ class World:
         self.scheduler = Scheduler()
         self.kafka = SimulatedKafka(records_per_poll=2, before_request=lambda operation: self.scheduler.pause())
         self.kafka.create_topic(TOPIC, rng.choice((1, 1, 2, 3)))
-        self.watch = Watch(self.kafka.is_optional)
+        self.watch = Watch(self.is_optional)
         self.bucket = Bucket(self._on_write, self.watch.on_abort, conditional_complete=rng.random() < 0.7)
         self.watch.exists = self.bucket.objects.__contains__
         self.watch.is_pending = self.bucket.uploads.__contains__
@@ -118,6 +122,7 @@ class World:
         )
         # Not drawn, so that all other seeds keep their events.
         self.layout = NAMED if seed in _NAMED else {4: WITH_KEYS, 2: MERGED}.get(seed % 5, LAYOUT)
+        self.lossy = seed in _LOSSY
         self.indexed = seed % 5 in (1, 3) and not trim
         self.counts: Counter[str] = Counter({_WORLDS[self.layout]: 1} if self.layout in _WORLDS else {})
         self.on_data_loss = rng.choice(("skip", "fail"))
@@ -148,6 +153,11 @@ class World:
             self._drain()
         finally:
             self.scheduler.kill_all()
+
+    def is_optional(self, topic_id: str, partition: int, offset: int) -> bool:
+        """Whether a complete read may lack an offset."""
+        place = topic_id, partition, offset
+        return place in self.environment.replaced or self.kafka.is_optional(*place)
 
     # -- the scheduler ------------------------------------------------------------------------------------------------
 
@@ -264,6 +274,8 @@ class World:
         # Only a run that has succeeded may restore: it can only write objects that a user deleted.
         process.restoring = succeeded and rng.random() < 0.5
         process.intact = succeeded
+        if key not in self.watch.state.runs:
+            process.hidden = self._hidden()
         # Some repeated runs verify or restore instead.
         process.action = "land" if not succeeded or self.now % 3 else "restore" if process.restoring else "verify"
         return process
@@ -298,6 +310,8 @@ class World:
         self.counts[f"runs that ended {outcome}"] += 1
         if outcome in ("ok", "empty") and process.action == "land":
             self._check_window(process)
+            if hidden := process.hidden & self._hidden():
+                self.watch.fail(f"I11 run {process.key} succeeded, and no run will land {sorted(hidden)[:3]}")
         if outcome == "ok":
             marker = self.watch.state.marker
             assert marker is not None
@@ -329,12 +343,35 @@ class World:
             return
         topic_id, due = self.due[process.key]
         marker = self.watch.state.marker
+        if self.environment.replaced:
+            return  # times of records have changed
         if marker is None or topic_id != marker.topic_id or topic_id != self.kafka.topic_id(TOPIC):
             return
         # If retention has deleted the first record of a window, its start is unknown.
         due &= self.environment.due(self.requests[process.key]["window"])
         if missing := due - accounted_for(self.watch.state, marker):
             self.watch.fail(f"I8 run {process.key} succeeded and left {missing} of its window out")
+
+    def _hidden(self) -> frozenset[bytes]:
+        """Records where leaders have lost others, which count as landed and are in no object."""
+        marker, topic_id = self.watch.state.marker, self.kafka.topic_id(TOPIC)
+        if not self.environment.replaced or marker is None or marker.topic_id != topic_id:
+            return frozenset()
+        landed = marker.covered - marker.lost
+        for batch, accepted in self.watch.state.amended.items():
+            slices = {s.id: s.partition for s in self.watch.state.plans[batch].slices}
+            for entry in self.watch.state.manifests[batch].objects:
+                for part in entry.by_slice if entry.key in accepted else ():
+                    landed -= Offsets({slices[part.id]: [(part.min_offset, part.max_offset + 1)]})
+        in_kafka = self.kafka.all_records()[topic_id]
+        return frozenset(
+            value
+            for _, p, offset in self.environment.replaced
+            if (value := in_kafka.get(p, {}).get(offset)) is not None
+            and Offsets({p: [(offset, offset + 1)]}) <= landed
+            and value not in self.watch.landed
+            and not self.kafka.is_optional(topic_id, p, offset)
+        )
 
     def _check_error(self, process: Process) -> None:
         error = process.error
@@ -368,6 +405,7 @@ class World:
     def _drain(self) -> None:
         self.faulty = False
         self.environment.end_transactions()
+        self.environment.grow_past_lost_records()
         for actor in self.scheduler.actors:
             actor.asleep_until = 0
         self._land_the_rest()
@@ -407,6 +445,11 @@ class World:
                 offsets = "recover"
             elif isinstance(driver.error, TopicRecreatedError):
                 self._run_to_end(self.spawn("operator", reset))
+            elif isinstance(driver.error, DataLossError) and "the log was truncated (un" in str(driver.error):
+                if "starting_offsets" in str(driver.error):
+                    self._check_refusal(driver)
+                    return
+                self._run_to_end(self.spawn("operator", lambda p: give_up_replaced(self, p)))
             elif isinstance(driver.error, DataLossError):
                 self.on_data_loss = "skip"
             elif isinstance(driver.error, BatchLossError):
@@ -414,6 +457,18 @@ class World:
             elif outcome != "ok" and not isinstance(driver.error, TransientError | ControlError):
                 self.watch.fail(f"I6 run {driver.key} ended with {driver.error!r}")
         self.watch.fail(f"I6 offsets are left after 90 runs, the last one ended {outcome or driver.error!r}")
+
+    def _check_refusal(self, process: Process) -> None:
+        """A log is refused for good only if a leader has lost landed records of it."""
+        marker, topic_id = self.watch.state.marker, self.kafka.topic_id(TOPIC)
+        assert marker is not None
+        lost = Offsets()
+        for t, p, offset in self.environment.replaced:
+            if t == topic_id:
+                lost |= Offsets({p: [(offset, offset + 1)]})
+        if not lost & marker.covered:
+            self.watch.fail(f"I11 run {process.key} was refused, although no landed record was lost: {process.error}")
+        self.counts["pipelines that ended at a log without landed records"] += 1
 
     def _owed(self) -> Offsets:
         """Offsets that every incremental run has to land: debt, and the claims of open tail plans."""
@@ -427,7 +482,7 @@ class World:
     def _repeat(self, key: str) -> None:
         """Repeat a run, as when somebody clears it in Airflow."""
         allowed: tuple[type[KafkaS3Error], ...] = (BatchLossError, MissingObjectError, RecordError)
-        if key not in self.landed:
+        if key not in self.landed or self.environment.replaced:
             allowed += (RunSupersededError, DataLossError)
         if self.trim:
             allowed += (ControlError,)
@@ -442,12 +497,14 @@ class World:
             if state.is_resolved(plan.batch):
                 self.watch.check_batch(plan, decision, self.watch.exists)
         if not self.trim:
+            # Records that a leader has lost are in no log any more, and others have their offsets.
+            whole = not self.environment.replaced
             check_landed(
                 self.bucket,
                 self.kafka,
                 is_optional=self.kafka.is_optional,
                 deleted=self.watch.deleted,
-                times=self.kafka.all_times(),
+                **{"times": self.kafka.all_times()} if whole else {"source": None},
             )
         if self.layout is NAMED:
             self.counts["marker files"] += self.watch.check_chunk_markers(self.bucket.objects)

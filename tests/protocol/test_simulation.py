@@ -46,6 +46,17 @@ def test_marker_files_name_the_newest_objects() -> None:
     assert seen["marker files"] > 20
 
 
+def test_a_log_without_landed_records_is_refused_and_no_other_is() -> None:
+    """Leaders lose records and get others: no run succeeds while some of these never will be landed."""
+    seen: Counter[str] = Counter()
+    for seed in range(30_000, 30_012):
+        outcome = run_seed(seed, steps=STEPS)
+        assert not isinstance(outcome, Failure), outcome
+        seen += outcome
+    assert seen["records lost by leaders"] > 50
+    assert seen["pipelines that ended at a log without landed records"] > 1
+
+
 def test_a_seed_replays_to_the_same_end() -> None:
     """Two runs of one seed see the same events, so a failure can be reproduced."""
     assert run_seed(7, steps=STEPS) == run_seed(7, steps=STEPS)

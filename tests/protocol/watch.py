@@ -15,12 +15,17 @@ from airflow_provider_kafka_s3.testing.invariants import InvariantViolation
 from airflow_provider_kafka_s3.testing.topic_state import TopicState, check_documents
 from tests.protocol.engine import CONTROL, KEY, LAYOUT, TOPIC, TOPICS_DIR
 
-__all__ = ["Watch", "record"]
+__all__ = ["Watch", "place_of", "record"]
 
 
 def record(topic_id: str, partition: int, offset: int) -> bytes:
     """The value of a record, which identifies it."""
     return f"{topic_id}/{partition}/{offset}".encode()
+
+
+def place_of(value: bytes) -> bytes:
+    """The :func:`record` of a value, which may have been appended where a leader has lost another."""
+    return value.partition(b"~")[0]
 
 
 def values_of(stored: StoredObject) -> list[bytes]:
@@ -38,12 +43,14 @@ class Watch:
         state: the control documents as they were first written.
         deleted: keys of objects that a user deleted and that did not come back.
         ever_deleted: keys of all objects that a user deleted.
+        landed: all values that ever were visible.
     """
 
     def __init__(self, is_optional: Callable[[str, int, int], bool]) -> None:
         self.state = TopicState(TOPIC)
         self.deleted: set[str] = set()
         self.ever_deleted: set[str] = set()
+        self.landed: set[bytes] = set()
         self._is_optional = is_optional
         self._visible: Counter[bytes] = Counter()
         self._listed: dict[str, int] = {}
@@ -72,7 +79,7 @@ class Watch:
         """Record that a user deleted an object of a resolved batch."""
         self.deleted.add(stored.key)
         self.ever_deleted.add(stored.key)
-        self._visible.subtract(values_of(stored))
+        self._visible.subtract(map(place_of, values_of(stored)))
 
     def on_abort(self, key: str, upload_id: str) -> None:
         """Check that a process does not abort a pending upload that a decided batch still needs."""
@@ -210,7 +217,9 @@ class Watch:
             return
         plan = self.state.plans[batch]
         claim = plan.read
-        for value in values_of(after):
+        for written in values_of(after):
+            self.landed.add(written)
+            value = place_of(written)
             topic_id, partition, offset = value.removeprefix(KEY).decode().split("/")
             offsets = Offsets({int(partition): [(int(offset), int(offset) + 1)]})
             if topic_id != plan.topic_id or not offsets <= claim:

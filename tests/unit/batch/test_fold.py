@@ -22,9 +22,10 @@ LAYOUT = Layout(format=JsonLines())
 Fate = Literal["commit", "debt", "lost"]
 
 
-def plan(batch: int, read: Offsets, skipped: Offsets = NO_OFFSETS, *, tail: bool = True) -> Plan:
-    """A plan for data of generation 0."""
-    return data_plan(LAYOUT, cut_slices(read, max_records=3), batch=batch, skipped=skipped, tail=tail, run="r")
+def plan(batch: int, read: Offsets, skipped: Offsets = NO_OFFSETS, *, tail: bool = True, **more: Any) -> Plan:
+    """A plan for data of generation 0; ``more`` has other attributes."""
+    slices = cut_slices(read, max_records=3)
+    return data_plan(LAYOUT, slices, batch=batch, skipped=skipped, tail=tail, run="r", **more)
 
 
 def decision(batch: int, fate: Fate) -> Manifest:
@@ -69,6 +70,19 @@ def test_a_batch_abandoned_as_lost_is_covered_and_lost() -> None:
     assert (after.covered, after.lost) == (READ | SKIPPED, READ | SKIPPED)
 
 
+def test_a_commit_records_how_far_the_log_had_come_at_which_epoch() -> None:
+    """Per partition the end of the highest claim; an abandoned batch, or one without epochs, changes nothing."""
+    first = fold(empty_marker(), plan(1, READ, SKIPPED, epochs={0: 3}), decision(1, "commit"))
+    assert first.reached == {0: (8, 3)}
+    behind = fold(first, plan(2, Offsets({0: [(8, 9)], 1: [(4, 5)]}), epochs={0: 4, 1: 4}), decision(2, "commit"))
+    assert behind.reached == {0: (9, 4), 1: (5, 4)}
+    for fate in ("debt", "lost"):
+        assert (
+            fold(behind, plan(3, Offsets({0: [(9, 12)]}), epochs={0: 5}), decision(3, fate)).reached == behind.reached
+        )
+    assert fold(behind, plan(3, Offsets({0: [(9, 12)]})), decision(3, "commit")).reached == behind.reached
+
+
 def test_a_reset_closes_the_generation() -> None:
     """Coverage moves to the history, the new incarnation starts at 0."""
     reset = reset_plan(batch=2, run="operator:me")
@@ -94,11 +108,13 @@ def test_batches_of_a_generation_may_be_folded_in_any_order(fates: list[Fate], t
 
     The last plan claims again what an abandoned one released, as it may once that decision is final.
     """
-    plans = [plan(n, Offsets({0: [(4 * n, 4 * n + 4)]}), tail=tail) for n in range(1, len(fates) + 1)]
+    plans = [
+        plan(n, Offsets({0: [(4 * n, 4 * n + 4)]}), tail=tail, epochs={0: n // 2}) for n in range(1, len(fates) + 1)
+    ]
     decided = [(p, decision(p.batch, fate)) for p, fate in zip(plans, fates, strict=True)]
     released = [p for p, fate in zip(plans, fates, strict=True) if fate == "debt"]
     if released:
-        again = plan(len(plans) + 1, released[0].claim)
+        again = plan(len(plans) + 1, released[0].claim, epochs={0: 9})
         decided.append((again, decision(again.batch, "commit")))
     results = set()
     for order in itertools.islice(itertools.permutations(decided), 24):
