@@ -389,7 +389,8 @@ def column_values(array: Any) -> list[Any]:
         found = found if children else [{} for _ in valid]
     elif pa.types.is_list(kind) or pa.types.is_map(kind):
         if pa.types.is_map(kind):
-            items: list[Any] = list(zip(column_values(array.keys), column_values(array.items), strict=True))
+            # Arrow's cast of a map of nulls makes more of them than there are entries.
+            items: list[Any] = list(zip(column_values(array.keys), column_values(array.items), strict=False))
         else:
             items = column_values(array.values)
         ends = array.offsets.to_pylist()

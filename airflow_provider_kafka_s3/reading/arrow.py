@@ -36,10 +36,11 @@ from airflow_provider_kafka_s3.exceptions import (
 )
 from airflow_provider_kafka_s3.messages import count
 from airflow_provider_kafka_s3.reading.avro_columns import avro_tables
-from airflow_provider_kafka_s3.reading.base64_columns import IsText, are_base64, decoded_table, with_texts
 from airflow_provider_kafka_s3.reading.object_schemas import LINE_SCHEMA
+from airflow_provider_kafka_s3.reading.retyped import retyped_column
 from airflow_provider_kafka_s3.reading.rows import Unreadable, parquet_table, uncompressed
 from airflow_provider_kafka_s3.reading.snapshot_objects import SnapshotObject
+from airflow_provider_kafka_s3.reading.text_columns import ReaderOf, decoded_table, text_readers, with_texts
 from airflow_provider_kafka_s3.schemas.arrow_types import arrow_schema
 from airflow_provider_kafka_s3.schemas.avro import parse_schema
 from airflow_provider_kafka_s3.storage.durable import DurableStore
@@ -143,7 +144,7 @@ def _values(store: DurableStore, one: SnapshotObject, schema: pa.Schema) -> pa.T
     lines = one.layout.record_format
     if schema.names == ["value"] and pa.types.is_binary(schema.field("value").type) and not isinstance(lines, Csv):
         return pa.table([_in_chunks(_lines(one, body))], schema=schema)
-    is_text = are_base64(one.layout)
+    reader_of = text_readers(one.layout)
     if isinstance(lines, RawBytes):
         raise ConfigurationError(f"the records of {one.url} are bytes: read them as the column 'value', of binary type")
     if isinstance(lines, Csv):
@@ -153,7 +154,7 @@ def _values(store: DurableStore, one: SnapshotObject, schema: pa.Schema) -> pa.T
             read_options=pyarrow.csv.ReadOptions(column_names=names, block_size=_BLOCK, use_threads=False),
             parse_options=pyarrow.csv.ParseOptions(delimiter=lines.separator, newlines_in_values=True),
             convert_options=pyarrow.csv.ConvertOptions(
-                column_types=with_texts(schema, is_text),
+                column_types=with_texts(schema, reader_of),
                 include_columns=schema.names,
                 include_missing_columns=True,
                 null_values=[lines.null],
@@ -161,12 +162,12 @@ def _values(store: DurableStore, one: SnapshotObject, schema: pa.Schema) -> pa.T
                 quoted_strings_can_be_null=False,
             ),
         )
-        return decoded_table(found, schema)
+        return decoded_table(found, schema, reader_of)
     body = _without_nulls(body)
     try:
-        return _documents(body, schema, is_text)
+        return _documents(body, schema, reader_of)
     except pa.ArrowException as e:
-        raise _bad_document(body, schema, is_text, e) from e
+        raise _bad_document(body, schema, reader_of, e) from e
 
 
 def _lines(one: SnapshotObject, body: bytes) -> list[bytes]:
@@ -257,25 +258,25 @@ def _without_nulls(body: bytes) -> bytes:
     return b"".join([*pieces, body[at:]]) if pieces else body
 
 
-def _documents(body: bytes, schema: pa.Schema, is_text: IsText) -> pa.Table:
+def _documents(body: bytes, schema: pa.Schema, reader_of: ReaderOf) -> pa.Table:
     """JSON lines."""
-    texts = with_texts(schema, is_text)
+    texts = with_texts(schema, reader_of)
     found = pyarrow.json.read_json(
         io.BytesIO(body),
         read_options=pyarrow.json.ReadOptions(block_size=max(_BLOCK, _longest(body)), use_threads=False),
         parse_options=pyarrow.json.ParseOptions(explicit_schema=texts, unexpected_field_behavior="ignore"),
     )
-    return decoded_table(_selected(found, texts), schema)
+    return decoded_table(_selected(found, texts), schema, reader_of)
 
 
-def _bad_document(body: bytes, schema: pa.Schema, is_text: IsText, error: pa.ArrowException) -> _BadDocument:
+def _bad_document(body: bytes, schema: pa.Schema, reader_of: ReaderOf, error: pa.ArrowException) -> _BadDocument:
     """The first document that cannot be parsed, found by bisection: Arrow counts rows from the start of a block."""
     lines = [line + b"\n" for line in body.split(b"\n")[:-1]]
     good, bad = 0, len(lines)
     while bad - good > 1:
         middle = (good + bad) // 2
         try:
-            _documents(b"".join(lines[good:middle]), schema, is_text)
+            _documents(b"".join(lines[good:middle]), schema, reader_of)
         except pa.ArrowException as e:
             bad, error = middle, e
         else:
@@ -313,18 +314,14 @@ def _body(store: DurableStore, one: SnapshotObject) -> bytes:
 def _selected(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """Some columns in their types; those that are not there are null."""
     columns = [
-        _cast(table.column(f.name), f.type) if f.name in table.column_names else pa.nulls(table.num_rows, f.type)
+        retyped_column(table.column(f.name), f.type)
+        if f.name in table.column_names
+        else pa.nulls(table.num_rows, f.type)
         for f in schema
     ]
     if not columns:
         return table.select([])
     return pa.table(columns, schema=schema)
-
-
-def _cast(column: pa.ChunkedArray[Any], kind: pa.DataType) -> pa.ChunkedArray[Any]:
-    if pa.types.is_time32(column.type) and pa.types.is_int64(kind):  # Arrow has no such step
-        column = column.cast(pa.int32())
-    return column.cast(kind)
 
 
 def _longest(body: bytes) -> int:

@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 import msgspec
 import pyarrow as pa
@@ -34,6 +34,7 @@ from airflow_provider_kafka_s3.config import (
     RawBytes,
 )
 from airflow_provider_kafka_s3.reading.avro_file import datums
+from airflow_provider_kafka_s3.reading.retyped import retyped_column
 
 __all__ = ["AMBIGUOUS", "Json", "Row", "Unreadable", "as_text", "parquet_table", "rows_of", "uncompressed"]
 
@@ -90,7 +91,7 @@ def rows_of(settings: Format, body: bytes, count: int, wanted: slice) -> list[Ro
         case Parquet():
             table = _table(body)
             _check(table.num_rows, count)
-            found = table.slice(wanted.start, wanted.stop - wanted.start).to_pylist(maps_as_pydicts=None)
+            found = _values(table.slice(wanted.start, wanted.stop - wanted.start))
         case AvroContainer():
             found = list(itertools.islice(_datums(body), count + 1))
             _check(len(found), count)
@@ -196,6 +197,31 @@ def _table(body: bytes) -> pa.Table:
         raise Unreadable(f"it is no Parquet file ({e})") from e
 
 
+def _values(table: pa.Table) -> list[dict[str, Any]]:
+    """The rows of a table; of a row with a time that Python does not have, all times are numbers."""
+    try:
+        return table.to_pylist(maps_as_pydicts=None)
+    except (OverflowError, ValueError):
+        if table.num_rows > 1:
+            return [row for n in range(table.num_rows) for row in _values(table.slice(n, 1))]
+        kinds = [_without_times(one.type) for one in table.schema]
+        columns = [retyped_column(column, kind) for column, kind in zip(table.columns, kinds, strict=True)]
+        return pa.table(columns, names=table.column_names).to_pylist(maps_as_pydicts=None)
+
+
+def _without_times(kind: Any) -> pa.DataType:
+    """The type with numbers in place of times."""
+    if isinstance(kind, pa.StructType):
+        return pa.struct([one.with_type(_without_times(one.type)) for one in kind])
+    if isinstance(kind, pa.ListType):
+        return pa.list_(kind.value_field.with_type(_without_times(kind.value_type)))
+    if isinstance(kind, pa.MapType):
+        return pa.map_(_without_times(kind.key_type), _without_times(kind.item_type))
+    if pa.types.is_date32(kind):
+        return pa.int32()
+    return pa.int64() if pa.types.is_timestamp(kind) else cast("pa.DataType", kind)
+
+
 def _datums(body: bytes) -> Iterator[Any]:
     try:
         yield from itertools.chain.from_iterable(datums(body))
@@ -209,8 +235,9 @@ def _check(found: int, count: int) -> None:
 
 
 def _row(value: Any) -> Row:
-    text = json.dumps(value, default=_plain, ensure_ascii=False, separators=(",", ":"))
-    return Row(text.encode(), json.loads(text))
+    # NaN and infinite numbers are texts, as in JSON lines: JSON has none.
+    found = json.loads(json.dumps(value, default=_plain), parse_constant=str)
+    return Row(json.dumps(found, ensure_ascii=False, separators=(",", ":")).encode(), found)
 
 
 def _plain(value: Any) -> Any:

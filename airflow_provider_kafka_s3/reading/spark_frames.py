@@ -14,11 +14,11 @@ from airflow_provider_kafka_s3.config import AvroContainer, BlockGzip, Csv, Form
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.layout.folders import NULL_FOLDER
 from airflow_provider_kafka_s3.layout.keys import data_prefix
-from airflow_provider_kafka_s3.reading.base64_columns import are_base64
 from airflow_provider_kafka_s3.reading.folder_columns import folder_types
 from airflow_provider_kafka_s3.reading.object_schemas import field_names, schema_of_objects
 from airflow_provider_kafka_s3.reading.snapshot import Snapshot
 from airflow_provider_kafka_s3.reading.snapshot_objects import SnapshotObject
+from airflow_provider_kafka_s3.reading.text_columns import are_base64
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
@@ -229,7 +229,7 @@ def _group(one: SnapshotObject, bucket: str) -> _Group:
         f"{bucket}/{data_prefix(one.layout, one.topic)}",
         delimiter,
         tuple({urllib.parse.unquote(name): name for name in raw}.items()),
-        isinstance(one.layout.format, Csv) and are_base64(one.layout)(pa.binary()),
+        isinstance(one.layout.format, Csv) and are_base64(one.layout),
     )
 
 

@@ -208,6 +208,44 @@ def test_bytes_and_decimals_are_the_same_from_every_format(record_format: Format
     assert read(topic, pa.schema(columns)) == rows
 
 
+DIGITS = {"type": "bytes", "logicalType": "decimal", "precision": 50, "scale": 1}
+INSIDE: dict[str, Any] = {"type": "record", "name": "Inside", "fields": [{"name": "n", "type": "long"}]}
+
+
+COLUMNS: list[tuple[Any, list[Any], pa.DataType]] = [
+    (DIGITS, [Decimal(-(10**48)), Decimal("0.1")], pa.decimal256(50, 1)),
+    ("null", [None, None], pa.null()),
+    ({"type": "int", "logicalType": "time-millis"}, [3, 86_399_999], pa.int64()),
+    ({"type": "array", "items": "null"}, [[None, None], [], [None]], pa.list_(pa.null())),
+    (["null", INSIDE], [{"n": 1}, None], pa.struct([pa.field("n", pa.int64(), nullable=False)])),
+]
+
+
+@pytest.mark.parametrize(
+    ("record_format", "kind", "values", "column"),
+    [
+        *(
+            (record_format, *column)
+            for record_format in (JsonLines(), AvroContainer(), Parquet())
+            for column in COLUMNS
+        ),
+        *((Csv(), *column) for column in COLUMNS[:2]),  # it has texts of times, and no nested values
+    ],
+    ids=lambda value: str(value)[:12],
+)
+def test_columns_that_arrow_does_not_read_or_cast_are_read(
+    record_format: Format, kind: Any, values: list[Any], column: Any
+) -> None:
+    """Its cast of lists of nulls makes invalid arrays, its reader of CSV has no decimals of more than 38 digits."""
+    fields = [{"name": "x", "type": kind}, {"name": "last", "type": "int"}]
+    converter = JsonConverter(schema=json.dumps({"type": "record", "name": "Row", "fields": fields}))
+    topic = Topic(Layout(topics_dir="lake", format=record_format, value_converter=converter))
+    topic.append(*(json.dumps({"x": value, "last": 1}, default=str).encode() for value in values))
+    topic.land()
+    found = read(topic, pa.schema([("x", column), ("last", pa.int32())]))
+    assert found == [{"x": value, "last": 1} for value in values]
+
+
 @pytest.mark.parametrize("record_format", [JsonLines(), Csv()], ids=["json", "csv"])
 def test_a_text_that_is_no_base64_is_no_column_of_bytes(record_format: Format) -> None:
     """The error names the column, and the type with which it is read."""

@@ -12,10 +12,23 @@ from typing import Any, get_args
 import fastavro
 import pytest
 
-from airflow_provider_kafka_s3.config import AvroCodec, Csv, CustomFormat, JsonLines, Parquet, RawBytes
+from airflow_provider_kafka_s3.config import (
+    AvroCodec,
+    AvroContainer,
+    Csv,
+    CustomFormat,
+    Format,
+    JsonConverter,
+    JsonLines,
+    Layout,
+    Parquet,
+    RawBytes,
+)
 from airflow_provider_kafka_s3.reading.avro_file import datums
 from airflow_provider_kafka_s3.reading.rows import Unreadable, rows_of, uncompressed
+from airflow_provider_kafka_s3.reading.seek import seek
 from tests.golden.cases import CASES, made
+from tests.unit.batch.simulated_topic import Topic
 from tests.unit.formats.test_avro_container import unpacked
 
 
@@ -49,6 +62,23 @@ def test_avro_files_of_other_writers_are_read() -> None:
     assert found["next"]["next"] is None
     assert found["of"] == {"a": 0.5}
     assert str(found["big"]) == "1" + "0" * 37 + ".00"
+
+
+@pytest.mark.parametrize("record_format", [AvroContainer(), Parquet(), JsonLines()], ids=["avro", "parquet", "json"])
+def test_what_json_or_python_does_not_have_is_shown(record_format: Format) -> None:
+    """Infinite numbers and NaN are texts, as in JSON lines, and times far outside the calendar are numbers."""
+    at: Any = {"type": "long", "logicalType": "timestamp-millis"}
+    fields = [("x", "double"), ("at", at), ("days", {"type": "map", "values": {"type": "int", "logicalType": "date"}})]
+    schema = {"type": "record", "name": "Row", "fields": [{"name": name, "type": kind} for name, kind in fields]}
+    converter = JsonConverter(schema=json.dumps(schema))
+    topic = Topic(Layout(topics_dir="lake", format=record_format, value_converter=converter))
+    values = [("NaN", 0), ("-Infinity", 2**62), ("Infinity", -(2**63))]
+    topic.append(*(json.dumps({"x": x, "at": at, "days": {"k": 2**31 - 1}}).encode() for x, at in values))
+    topic.land()
+    found = [json.loads(record.line())["value"] for record in seek(topic.pipeline.log, 0, 0, records=3)]
+    assert [row["x"] for row in found] == ["NaN", "-Infinity", "Infinity"]
+    assert [row["at"] for row in found][1:] == [2**62, -(2**63)]
+    assert {str(2**31 - 1) in str(row["days"]) for row in found} == {True}
 
 
 @pytest.mark.parametrize("size", [0, 3, 20, -1, -20])
