@@ -110,8 +110,11 @@ def spark_frame(
     (source,) = sources
     paths = {group: [f"{bucket}/{_PATTERN.sub(_escaped, one.key)}" for one in some] for group, some in groups.items()}
 
+    # Spark's default is null for a value that has not the type of the schema.
+    strict = {"mode": "FAILFAST"} if schema is not None and source in ("json", "csv") else {}
+
     def reader(group: _Group) -> DataFrameReader:
-        return spark.read.format(source).options(**dict(group.options))
+        return spark.read.format(source).options(**dict(group.options), **strict)
 
     folders = folder_types(objects)
     inferred: dict[_Group, StructType] = {}
@@ -311,5 +314,10 @@ def _options(settings: Format) -> dict[str, str]:
                 "nullValue": settings.null,
                 "escape": '"',
                 "multiLine": "true",
+                "nanValue": "nan",
+                "positiveInf": "inf",
+                "negativeInf": "-inf",
+                # Spark finds columns by their position: with a header it refuses other names then.
+                "enforceSchema": "false",
             }
     return {}

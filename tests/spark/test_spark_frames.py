@@ -168,6 +168,75 @@ def test_bytes_of_csv_and_json_are_those_of_the_records(spark: SparkSession, tmp
         assert rows_of(found) == [{"n": n, "b.c": value, "partition": 0} for n, value in enumerate(values)]
 
 
+@pytest.mark.parametrize("record_format", [JsonLines(), BlockGzip(), Csv()], ids=str)
+@pytest.mark.parametrize("kind", ["bigint", "boolean", "date"])
+def test_a_value_that_has_not_the_type_of_the_schema_is_an_error(
+    spark: SparkSession, tmp_path: Path, record_format: Any, kind: str
+) -> None:
+    """By itself Spark has null for it."""
+    topic = topic_of(record(n="long", x="double"), format=record_format)
+    append(topic, {"n": 0, "x": 1.5})
+    topic.land()
+    snapshot = saved(topic, tmp_path)
+    (row,) = rows_of(spark_frame(spark, snapshot, root=str(tmp_path), schema="n long, x double"))
+    assert row["x"] == 1.5
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    with pytest.raises((Py4JJavaError, PySparkException), match=r"MALFORMED|Malformed"):
+        rows_of(spark_frame(spark, snapshot, root=str(tmp_path), schema=f"n long, x {kind}"))
+
+
+def test_every_type_of_csv_is_read_with_its_schema(spark: SparkSession, tmp_path: Path) -> None:
+    """None of their texts is malformed to Spark."""
+    amount = {"type": "bytes", "logicalType": "decimal", "precision": 12, "scale": 10}
+    day, at = {"type": "int", "logicalType": "date"}, {"type": "long", "logicalType": "timestamp-millis"}
+    local = {"type": "long", "logicalType": "local-timestamp-micros"}
+    schema = record(n="long", d="double", f="float", a=amount, day=day, at=at, local=local, b="boolean", t="string")
+    topic = topic_of(schema, format=Csv(null="NULL"))
+    value = {"n": 1, "a": "1E-10", "day": 20_000, "at": 1_767_225_600_123, "local": 1_000, "b": True, "t": 'a"\n,'}
+    append(topic, {**value, "d": "NaN", "f": "-Infinity"}, {**value, "n": 2, "d": 1e300, "f": 0.1, "t": ""})
+    topic.land()
+    ddl = (
+        "n long, d double, f float, a decimal(12,10), day date, at timestamp, local timestamp_ntz, b boolean, t string"
+    )
+    rows = rows_of(spark_frame(spark, saved(topic, tmp_path), root=str(tmp_path), schema=ddl))
+    assert [name for row in rows for name, found in row.items() if found is None] == []
+    assert (rows[0]["a"], rows[1]["d"], rows[0]["t"]) == (Decimal("1E-10"), 1e300, 'a"\n,')
+    assert (rows[0]["at"].microsecond, rows[0]["local"].microsecond, str(rows[0]["day"])) == (
+        123_000,
+        1_000,
+        "2024-10-04",
+    )
+
+
+def test_numbers_of_json_that_json_does_not_have_are_read(spark: SparkSession, tmp_path: Path) -> None:
+    """They are texts."""
+    topic = topic_of(record(n="long", d="double", f="float"), format=JsonLines())
+    texts = ["NaN", "Infinity", "-Infinity"]
+    append(topic, *({"n": n, "d": text, "f": text} for n, text in enumerate(texts)))
+    topic.land()
+    rows = rows_of(spark_frame(spark, saved(topic, tmp_path), root=str(tmp_path), schema="n long, d double, f float"))
+    assert [(str(row["d"]), str(row["f"])) for row in rows] == [("nan", "nan"), ("inf", "inf"), ("-inf", "-inf")]
+
+
+@pytest.mark.parametrize("schema", ["x long, n long", "n long, y long", "n long"])
+def test_columns_of_csv_with_a_header_have_its_names(spark: SparkSession, tmp_path: Path, schema: str) -> None:
+    """Spark finds them by their position, so those of another order would be read in their place."""
+    topic = topic_of(record(n="long", x="long"), format=Csv())
+    append(topic, {"n": 0, "x": 1})
+    topic.land()
+    snapshot = saved(topic, tmp_path)
+    assert rows_of(spark_frame(spark, snapshot, root=str(tmp_path), schema="n long, x long")) == [
+        {"n": 0, "x": 1, "partition": 0}
+    ]
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    with pytest.raises((Py4JJavaError, PySparkException), match=r"CSV header|CSV_HEADER"):
+        rows_of(spark_frame(spark, snapshot, root=str(tmp_path), schema=schema))
+
+
 def test_objects_of_other_folders_are_null_in_those_that_they_do_not_have(spark: SparkSession, tmp_path: Path) -> None:
     """A partitioner that was changed, also to one without names of columns: each record is there once."""
     topic = topic_of(record(n="long"), format=JsonLines(), partitioner=Daily())
