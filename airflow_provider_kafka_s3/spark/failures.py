@@ -21,6 +21,7 @@ from airflow_provider_kafka_s3.exceptions import (
     message_of,
 )
 from airflow_provider_kafka_s3.spark.connector import connector_package
+from airflow_provider_kafka_s3.spark.memory_errors import about_memory
 from airflow_provider_kafka_s3.spark.start_errors import about_start
 
 __all__ = ["explain"]
@@ -52,10 +53,15 @@ def explain(error: Exception) -> KafkaS3Error:
         ``DataLossError`` if offsets were gone, ``AccessDeniedError`` if Kafka refused the executors,
         ``ConfigurationError`` if the connector or the executors' Python is missing or incompatible, or the master is
         invalid, ``SparkTimestampError`` if a timestamp is too large for Spark, ``TerminalError`` if the rows of all
-        tasks exceed the driver's limit, else ``SparkJobError``.
+        tasks exceed the driver's limit, else ``SparkJobError``, with what to raise if memory ran out.
     """
     if isinstance(error, KafkaS3Error):
         return error
+    if isinstance(error, MemoryError):
+        return SparkJobError(
+            f"the memory of the Spark driver's Python ran out ({type(error).__name__}: {error}). Give the Airflow "
+            f"worker more, or reduce the objects of a batch (partitioner, rotation, limits)"
+        )
     text = message_of(error)
     reason = _reason(error, text)
     if _NO_CONNECTOR.search(text):
@@ -89,7 +95,7 @@ def explain(error: Exception) -> KafkaS3Error:
             f"the tasks return more objects than the Spark driver accepts: {reason}. Raise spark.driver.maxResultSize "
             f"and spark.driver.memory, or reduce the objects of a batch (partitioner, rotation, limits)"
         )
-    return SparkJobError(f"the Spark job failed: {reason}")
+    return about_memory(text) or SparkJobError(f"the Spark job failed: {reason}")
 
 
 def _about_python(text: str, reason: str) -> ConfigurationError | None:

@@ -10,6 +10,7 @@ import re
 from typing import Final
 
 from airflow_provider_kafka_s3.exceptions import KafkaS3Error, SparkJobError
+from airflow_provider_kafka_s3.spark.memory_errors import about_memory
 from airflow_provider_kafka_s3.spark.start_errors import about_start
 
 __all__ = ["explain_output"]
@@ -56,8 +57,14 @@ def explain_output(text: str) -> KafkaS3Error:
     # Output from before a kill is not its cause.
     if not killed and (known := about_start("\n".join(output))) is not None:
         return type(known)(f"{known}. {ended} {command}".rstrip())
+    out_of_memory = about_memory("\n".join([ending, *output]))
     if killed:
-        cause = "it was killed; most likely the worker's memory ran out"
+        cause = (
+            "it was killed; most likely the worker's memory ran out. Give the worker more, or take less: a smaller "
+            "driver_memory of the operator, fewer cores of a local master (local[1]), fewer tasks of Airflow at a time"
+        )
+    elif out_of_memory is not None:
+        cause = str(out_of_memory)
     else:
         cause = _cause(output) or "it printed nothing"
     end = _end(output)

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from airflow_provider_kafka_s3.exceptions import KafkaS3Error
+from airflow_provider_kafka_s3.exceptions import KafkaS3Error, SparkJobError
+from airflow_provider_kafka_s3.spark.memory_errors import ends_with_the_jvm
 from airflow_provider_kafka_s3.submit.driver_output import explain_output
 
 if TYPE_CHECKING:
@@ -42,7 +43,9 @@ def topic_errors(outcome: JobOutcome, topics: Iterable[str]) -> dict[str, KafkaS
         if result is None:
             errors[topic] = explain_output(outcome.output)
         elif (error := result.error) is not None:
-            errors[topic] = error
+            # Of a JVM that has ended the driver knows no more; its output has the reason.
+            noticed = type(error) is SparkJobError and bool(outcome.output) and ends_with_the_jvm(str(error))
+            errors[topic] = explain_output(outcome.output) if noticed else error
     for error in errors.values():
         if _EXPIRED.search(str(error)):
             error.add_note(_EXPIRED_HELP)

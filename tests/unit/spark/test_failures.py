@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
 from airflow_provider_kafka_s3.exceptions import (
@@ -91,6 +92,52 @@ IN_A_TASK = f"org.apache.spark.SparkException: PythonException: {PYTHON_TRACE}a.
             "3.12 than that in driver: 3.11",
         ),
         ("bigger than spark.driver.maxResultSize (1024.0 MiB).", TerminalError, "spark.driver.memory"),
+        (
+            f"{CALLING}: Task 0 in stage 0.0 failed 4 times: java.lang.OutOfMemoryError: Java heap space{TRACE}",
+            SparkJobError,
+            "(OutOfMemoryError: Java heap space): it holds the largest records. With a local master raise driver_me",
+        ),
+        (
+            f"ExecutorLostFailure (executor 3 exited caused by a task) Reason: Command exited with code 52{TRACE}",
+            SparkJobError,
+            "on a cluster executor_memory",
+        ),
+        (
+            "[UNABLE_TO_ACQUIRE_MEMORY] Unable to acquire 65536 bytes of memory, got 0.",
+            SparkJobError,
+            "raise driver_memory",
+        ),
+        (
+            f"\n  An exception was thrown from the Python worker.\n{PYTHON_TRACE}MemoryError\n",
+            SparkJobError,
+            "the memory of a Python worker of Spark ran out (MemoryError). On a cluster raise conf={'spark.executor",
+        ),
+        (
+            f"{CALLING}: {PYTHON_TRACE}pyarrow.lib.ArrowMemoryError: malloc of size 8589934592 failed\n{TRACE}",
+            SparkJobError,
+            "ran out (pyarrow.lib.ArrowMemoryError: malloc of size 8589934592 failed). On a cluster raise",
+        ),
+        (
+            f"{CALLING}: org.apache.spark.SparkException: Python worker exited unexpectedly (crashed). Consider{TRACE}",
+            SparkJobError,
+            "a Python worker of Spark ended without an error; most likely the system killed it, since memory ran out",
+        ),
+        (
+            "ExecutorLostFailure Reason: Container killed by YARN for exceeding physical memory limits. 1.5 GB of 1.5",
+            SparkJobError,
+            "took more memory than its container has. On a cluster raise conf={'spark.executor.memoryOverhead': '2g'}",
+        ),
+        (
+            "The executor with id 7 exited with exit code 137(SIGKILL, possible container OOM).",
+            SparkJobError,
+            "spark.executor.memoryOverhead",
+        ),
+        (
+            f"{CALLING}: java.lang.OutOfMemoryError: unable to create native thread{TRACE}",
+            SparkJobError,
+            "the Spark job failed: java.lang.OutOfMemoryError: unable to create native thread",
+        ),
+        ("exited with exit code 1370", SparkJobError, "failed: exited with exit code 1370"),
         ("", SparkJobError, "RuntimeError"),
     ],
 )
@@ -101,6 +148,14 @@ def test_a_failure_gets_the_error_of_its_text(text: str, kind: type[KafkaS3Error
     assert message in str(error)
     assert "KafkaExceptions.scala" not in str(error)
     assert not str(error).endswith("SparkException")
+
+
+def test_the_memory_of_the_driver_s_own_python_is_named() -> None:
+    """It has no text; that of Arrow says how much was wanted."""
+    for error in (MemoryError(), pa.ArrowMemoryError("malloc of size 9 failed")):
+        assert str(explain(error)).startswith(
+            f"the memory of the Spark driver's Python ran out ({type(error).__name__}: "
+        )
 
 
 def test_errors_of_this_package_are_not_changed() -> None:

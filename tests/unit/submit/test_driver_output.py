@@ -34,6 +34,11 @@ TRACE = ["\tat org.apache.spark.deploy.SparkSubmit$$anon$2.run(SparkSubmit.scala
         ("master_without_port", ConfigurationError, "'spark://127.0.0.1' is no Spark master: correct host and port"),
         ("master_silent", SparkJobError, "the Spark master does not answer: check that it runs, and host and port"),
         ("heap", SparkJobError, "Error occurred during initialization of VM; Too small maximum heap. The Spark driver"),
+        (
+            "out_of_memory",
+            SparkJobError,
+            "the memory of a JVM of Spark ran out (OutOfMemoryError: Java heap space): it",
+        ),
         ("option", SparkJobError, "Error: Unrecognized option: --no-such-option. The Spark driver ended"),
     ],
 )
@@ -66,6 +71,10 @@ def test_the_message_begins_with_the_cause_and_ends_with_the_shortened_command(
         (
             "Cannot execute: spark-submit. Error code is: 137.\nWARNING: JAVA_HOME is not set",
             "it was killed; most likely the worker's memory ran out",
+        ),
+        (
+            "Cannot execute: spark-submit. Error code is: 52.",
+            "the memory of a JVM of Spark ran out: it holds the largest",
         ),
         (
             "Its exit code is 1.\nTraceback (most recent call last):\n  File x\nImportError: no module named 'x'",

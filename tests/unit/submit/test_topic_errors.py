@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from airflow_provider_kafka_s3.exceptions import DataLossError, SparkJobError
 from airflow_provider_kafka_s3.spark.spec import JobResult, TopicOutcome
 from airflow_provider_kafka_s3.submit.job import JobOutcome
@@ -24,6 +26,23 @@ def test_errors_come_from_the_result_file_or_else_from_the_driver_s_output() -> 
         "silent": (SparkJobError, "exit status 1. The Spark driver ended without a result."),
     }
     assert set(topic_errors(JobOutcome(None, ""), ["fine"])) == {"fine"}
+
+
+def test_a_jvm_whose_memory_ran_out_is_the_error_of_each_topic_that_only_noticed_its_end() -> None:
+    """The driver's own message says nothing; its output has the reason. Other errors stay."""
+    output = (Path(__file__).with_name("outputs") / "out_of_memory.txt").read_text()
+    ended = "the Spark job failed: Job 0 cancelled because SparkContext was shut down"
+    outcomes = (
+        TopicOutcome(topic="large", status="error", kind="spark_job", message=ended),
+        TopicOutcome(topic="slow", status="error", kind="spark_job", message="the Spark job failed: 503"),
+        TopicOutcome(topic="gone", status="error", kind="data_loss", message="offsets are gone"),
+    )
+    errors = topic_errors(JobOutcome(JobResult(topics=outcomes), output), ["large", "slow", "gone", "silent"])
+    for topic in ("large", "silent"):
+        assert type(errors[topic]) is SparkJobError
+        assert str(errors[topic]).startswith("the memory of a JVM of Spark ran out (OutOfMemoryError: Java heap space)")
+        assert "raise driver_memory" in str(errors[topic])
+    assert (str(errors["slow"]), str(errors["gone"])) == ("the Spark job failed: 503", "offsets are gone")
 
 
 def test_credentials_that_expire_during_a_job_have_remedies() -> None:
