@@ -158,4 +158,4 @@ class WindowCondition:
 def _source(kafka_conn_id: str) -> KafkaSource:
     from airflow_provider_kafka_s3.kafka.source import KafkaSource
 
-    return KafkaSource(connections.kafka_config(kafka_conn_id))
+    return KafkaSource(connections.kafka_config(kafka_conn_id), connection=connections.kafka_name(kafka_conn_id))

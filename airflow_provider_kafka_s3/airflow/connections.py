@@ -35,6 +35,7 @@ __all__ = [
     "command_to_add",
     "connection_options",
     "kafka_config",
+    "kafka_name",
     "mask_options",
     "registry_access",
     "s3_access",
@@ -283,6 +284,7 @@ def registry_access(conn_id: str) -> RegistrySettings:
             key=_pem(where, extra, "key"),
             key_password=extra.get("key_password"),
             timeout=float(timeout),
+            name=conn_id,
         )
     except ConfigurationError as e:
         raise ConfigurationError(f"{where}: {e}") from None
@@ -316,6 +318,11 @@ def _pem(where: str, extra: Mapping[str, str], name: str) -> str | None:
     if name == "key":
         _mask(text)
     return text
+
+
+def kafka_name(conn_id: str) -> str:
+    """Names a Kafka connection, for messages."""
+    return f"the Kafka connection {conn_id!r} (kafka_conn_id)"
 
 
 def connection_options(

@@ -8,14 +8,15 @@ import platform
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from airflow_provider_kafka_s3.airflow import compat, connections, parameters
 from airflow_provider_kafka_s3.config import stored_options
+from airflow_provider_kafka_s3.exceptions import KafkaS3Error
 from airflow_provider_kafka_s3.layout import keys
-from airflow_provider_kafka_s3.retry import Retrier
+from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
 from airflow_provider_kafka_s3.spark.spec import ConnectServer, JobSpec, PlanRef
 from airflow_provider_kafka_s3.storage import bucket as s3_bucket
 from airflow_provider_kafka_s3.storage.durable import DurableStore
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_kafka_s3.airflow.run_settings import RunSettings
     from airflow_provider_kafka_s3.airflow.run_window import RunWindow
+    from airflow_provider_kafka_s3.batch.log import TopicLog
     from airflow_provider_kafka_s3.documents.plan import Plan
     from airflow_provider_kafka_s3.documents.planner import PlannerTask, TaskHasEnded
     from airflow_provider_kafka_s3.pipeline import Run
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
 __all__ = ["RunContext", "prepare_run"]
 
 log = logging.getLogger(__name__)
+
+_ONE_MORE: Final = RetryPolicy(max_retries=1)
+"""Tries of a registry before a job: two of ten seconds each if it is silent."""
 
 
 @dataclass
@@ -96,6 +101,29 @@ class RunContext:
             connect=connect,
         )
 
+    def registry_errors(self, plans: Mapping[str, Plan]) -> dict[str, KafkaS3Error]:
+        """The error of each topic that cannot be landed, since the schema registry does not answer.
+
+        A topic that has schemas in the bucket may need no other one.
+
+        Args:
+            plans: to be executed next, per topic.
+        """
+        needing = [
+            topic
+            for topic, plan in plans.items()
+            if plan.layout is not None and plan.layout.needs_registry and not _has_schemas(self.runs[topic].log)
+        ]
+        if self.registry is None or not needing:
+            return {}
+        from airflow_provider_kafka_s3.registry.client import RegistryClient
+
+        try:
+            RegistryClient(self.registry, Retrier(_ONE_MORE)).require_answer()
+        except KafkaS3Error as e:
+            return dict.fromkeys(needing, e)
+        return {}
+
     def renew(self, access: connections.S3Access) -> None:
         """Replace the credentials for the store: those of a role may expire during a Spark job."""
         if access != self.access:
@@ -140,7 +168,7 @@ def prepare_run(settings: RunSettings, context: Context, resolved: RunWindow) ->
     # Settings that Spark does not accept are refused before anything is planned.
     spark_options(kafka, isolation=settings.isolation, overrides=settings.kafka_options)
     retrier = Retrier(settings.request_retry)
-    source = KafkaSource(kafka, retrier=retrier)
+    source = KafkaSource(kafka, retrier=retrier, connection=connections.kafka_name(settings.kafka_conn_id))
     store = s3_bucket.open_bucket(bucket, stored, access.credentials, retrier=retrier)
     starting = parameters.parse_starting_offsets(settings.starting_offsets)
     registry = None if settings.registry_conn_id is None else connections.registry_access(settings.registry_conn_id)
@@ -176,6 +204,10 @@ def prepare_run(settings: RunSettings, context: Context, resolved: RunWindow) ->
     return RunContext(
         settings=settings, run=run, runs=runs, store=store, bucket=bucket, access=access, kafka=kafka, registry=registry
     )
+
+
+def _has_schemas(log: TopicLog) -> bool:
+    return next(log.store.walk(keys.schemas_prefix(log.prefix)), None) is not None
 
 
 def _connection_options(settings: RunSettings) -> tuple[str, ...]:

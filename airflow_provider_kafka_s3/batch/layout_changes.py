@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider_kafka_s3.documents.codec import builtins, printable
-from airflow_provider_kafka_s3.exceptions import ControlError
+from airflow_provider_kafka_s3.exceptions import KafkaS3Error
 from airflow_provider_kafka_s3.messages import few
 
 if TYPE_CHECKING:
@@ -22,6 +22,9 @@ log = logging.getLogger(__name__)
 _SHOWN: Final = 80
 """Characters of a value; a declared schema may have thousands."""
 
+_LOOK_BACK: Final = 5
+"""Batches to look at; all of them may be resets."""
+
 _NONE: Final = object()
 
 
@@ -33,14 +36,16 @@ def warn_if_layout_changes(topic_log: TopicLog, view: View, layout: Layout) -> N
         view: of the log.
         layout: of the next batch.
     """
-    for batch in range(view.next - 1, 0, -1):
+    for batch in range(view.next - 1, max(0, view.next - 1 - _LOOK_BACK), -1):
         try:
             plan = topic_log.read_plan(batch)
-        except ControlError:
-            return  # It is damaged; whatever depends on it says so.
+        except KafkaS3Error:
+            return  # Nothing depends on it.
         if batch not in view.open_plans:
             topic_log.forget(batch)
-        if plan is None or plan.layout is None:
+        if plan is None:
+            return
+        if plan.layout is None:
             continue  # A reset has none.
         if changes := layout_changes(plan.layout, layout):
             log.warning(

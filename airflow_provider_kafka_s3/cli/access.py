@@ -193,7 +193,9 @@ class Access:
             return _NoKafka()
         from airflow_provider_kafka_s3.kafka.source import KafkaSource
 
-        return KafkaSource(self.kafka_config, retrier=self.retrier)
+        named = self._option("kafka_conn_id") if not self.arguments.kafka_config else None
+        connection = "the Kafka options" if named is None else f"the Kafka connection {named!r} (--kafka-conn-id)"
+        return KafkaSource(self.kafka_config, retrier=self.retrier, connection=connection)
 
     @property
     def options(self) -> tuple[str, ...]:

@@ -92,8 +92,26 @@ _NO_CONNECTION: Final = re.compile(
 _BROKER_PREFIX: Final = re.compile(r"(?:\w+://)?([^/\s]+)/(?:bootstrap|\d+): ")
 
 
+# A listener that is not the one of the connection's security.protocol closes each connection, or answers with something
+# else. librdkafka names the state in which that happens, most often in its log only, and tries again for ever.
+_CLOSED: Final = re.compile(
+    r"(?:\w+://)?(?P<broker>[^/\s]+)/\S+: (?P<reason>.*(?:Disconnected|[Rr]eset by peer|wrong version number|"
+    r"Invalid response size).*?) \(after \d+ms in state (?P<state>\w+)"
+)
+_NO_TLS: Final = "it has no TLS: set security.protocol to PLAINTEXT, or to SASL_PLAINTEXT with a login"
+_HINTS: Final = {
+    "APIVERSION_QUERY": "it expects TLS, or is none of Kafka: set security.protocol to SSL, or SASL_SSL with a login, "
+    "or correct the port",
+    "SSL_HANDSHAKE": _NO_TLS,
+    "UP": "it expects a login, or is not for clients: set security.protocol to SASL_PLAINTEXT or SASL_SSL with "
+    "sasl.mechanism and credentials, or give a client certificate (ssl.certificate.location), or correct the port",
+}
+_NOT_KAFKA: Final = "it answers with another protocol, such as HTTP or TLS: correct the port, or security.protocol"
+_NO_LOGIN: Final = re.compile(r"supported mechanisms: *(\(|$)")
+
+
 class Unreachable(Exception):
-    """No broker accepts a connection: each refuses it, or its name cannot be resolved."""
+    """No broker can be talked to: each refuses or closes connections, or its name cannot be resolved."""
 
 
 class ClientEvents:
@@ -106,11 +124,15 @@ class ClientEvents:
         last: the last error.
         all_down_since: monotonic time at which all connections had failed.
         no_connection: broker -> reason of its failed connection.
+        closed: broker -> why it closes connections, as far as that is known.
+        connection: names the Airflow connection, for messages.
     """
 
     _REMEMBERED: Final = 100
 
-    def __init__(self) -> None:
+    def __init__(self, connection: str = "the Kafka connection") -> None:
+        self.connection = connection
+        self.closed: dict[str, str] = {}
         self.denied: KafkaError | None = None
         self.last: KafkaError | None = None
         self.all_down_since: float | None = None
@@ -119,8 +141,8 @@ class ClientEvents:
 
     @property
     def unreachable(self) -> bool:
-        """Whether no broker accepts a connection."""
-        return self.all_down_since is not None and bool(self.no_connection)
+        """Whether no broker accepts a connection, or keeps one."""
+        return self.all_down_since is not None and bool(self.no_connection or self.closed)
 
     def on_error(self, error: KafkaError) -> None:
         """Record an error; librdkafka's ``error_cb``."""
@@ -130,6 +152,8 @@ class ClientEvents:
             self.all_down_since = self.all_down_since or time.monotonic()
         elif found := _NO_CONNECTION.search(error.str()):
             self.no_connection[found["broker"]] = found["reason"].strip()
+        else:
+            self._note_closed(error.str())
         # "All brokers are down" follows every failed connection, and does not contain the reason.
         if error.name() != "_ALL_BROKERS_DOWN" or self.last is None:
             self.last = error
@@ -137,12 +161,19 @@ class ClientEvents:
     def log(self, level: int, message: str, *arguments: object) -> None:
         """Log a line of librdkafka, which calls it like ``logging.Logger.log``."""
         text = message % arguments if arguments else message
+        self._note_closed(text.rpartition("]: ")[2])
         reason = _VARYING.sub("", text).rpartition(": ")[2]
         if reason not in self._seen and len(self._seen) < self._REMEMBERED:
             self._seen.add(reason)
             # That a setting is for producers only, or for consumers only, needs no action.
             quiet = logging.DEBUG if text.startswith("CONFWARN") else logging.WARNING
             log.log(min(level, quiet), "librdkafka: %s", text)
+
+    def _note_closed(self, text: str) -> None:
+        if found := _CLOSED.search(text):
+            is_foreign = "Invalid response size" in found["reason"]
+            hint = _NOT_KAFKA if is_foreign else _HINTS.get(found["state"], "the reason is not known")
+            self.closed[found["broker"]] = f"the listener closes connections ({hint})"
 
 
 def _refused_by_tls(name: str, reason: str) -> bool:
@@ -191,15 +222,15 @@ def _make(client: Callable[..., T], config: Mapping[str, Any], events: ClientEve
     try:
         return client({**own, **python_login(config), "error_cb": events.on_error}, logger=events)
     except (KafkaException, TypeError, ValueError) as e:
-        raise _refused(e) from e
+        raise _refused(e, events) from e
 
 
-def _refused(error: Exception) -> ConfigurationError:
+def _refused(error: Exception, events: ClientEvents) -> ConfigurationError:
     from confluent_kafka import KafkaError
 
     reason = error.args[0].str() if error.args and isinstance(error.args[0], KafkaError) else str(error)
     return ConfigurationError(
-        f"the Kafka client refuses its configuration: {reason}; correct the extra of the Kafka connection "
+        f"the Kafka client refuses its configuration: {reason}; correct the extra of {events.connection} "
         f"(its keys are librdkafka's configuration properties)"
     )
 
@@ -240,9 +271,11 @@ def unreachable(events: ClientEvents, servers: str, *, what: str, seconds: float
         what: the request, as in :func:`to_error`.
         seconds: for which connections were tried.
     """
-    why = "; ".join(f"{broker}: {reason}" for broker, reason in sorted(events.no_connection.items()))
+    # A broker that restarts first closes connections, and then refuses them.
+    reasons = events.closed | events.no_connection
+    why = "; ".join(f"{broker}: {reason}" for broker, reason in sorted(reasons.items()))
     return KafkaUnavailableError(
-        f"no Kafka broker can be reached: {why}. Check that bootstrap.servers of the Kafka connection is right "
+        f"no Kafka broker can be reached: {why}. Check that bootstrap.servers of {events.connection} is right "
         f"({servers}), and that the brokers are running and accept connections of this machine. Tried for "
         f"{seconds:.0f} s to {what}"
     )
@@ -263,6 +296,9 @@ def to_error(error: KafkaError | None, events: ClientEvents, *, what: str) -> Ka
         error = events.denied
     name = error.name() if error is not None else "_TIMED_OUT"
     reason = error.str() if error is not None else "no response in time"
+    if name == "_TIMED_OUT" and "controller" in reason:
+        # No client sends anything before it knows the controller, so that says nothing about it.
+        reason = "no broker has responded: Timed out"
     cause, broker = _BROKER_PREFIX.sub("", reason, count=1), _BROKER_PREFIX.match(reason)
     message = f"{cause} ({f'broker {broker[1]}; ' if broker else ''}cannot {what})"
     if name == "_SSL" and not _refused_by_tls(name, reason):
@@ -272,12 +308,21 @@ def to_error(error: KafkaError | None, events: ClientEvents, *, what: str) -> Ka
     if _CERTIFICATE_REFUSED.search(reason):
         return AccessDeniedError(
             f"the broker refuses the client's certificate, or requires one: {message}; check ssl.certificate.* and "
-            f"ssl.key.* of the Kafka connection"
+            f"ssl.key.* of {events.connection}"
         )
+    if "wrong version number" in reason:
+        return ConfigurationError(f"{message}; the listener is none with TLS: {_NO_TLS}, in {events.connection}")
+    if "supported mechanisms:" in reason:
+        use = (
+            "the listener takes no login: set security.protocol to PLAINTEXT or SSL, or use a listener with SASL"
+            if _NO_LOGIN.search(reason)
+            else "use one of these as sasl.mechanism"
+        )
+        return ConfigurationError(f"{message}; {use}, in {events.connection}")
     if name in _DENIED:
         needed = "to DESCRIBE the group" if name == "GROUP_AUTHORIZATION_FAILED" else "to DESCRIBE and READ the topic"
         return AccessDeniedError(
-            f"{message}; check the credentials of the Kafka connection, and their permissions {needed}"
+            f"{message}; check the credentials of {events.connection}, and their permissions {needed}"
         )
     if name in _NO_SUCH_TOPIC:
         return TopicNotFoundError(
@@ -286,7 +331,9 @@ def to_error(error: KafkaError | None, events: ClientEvents, *, what: str) -> Ka
             f"Kafka's error: {reason}"
         )
     if name in _MISCONFIGURED:
-        return ConfigurationError(f"{message}; correct the extra of the Kafka connection or the topic's name")
+        return ConfigurationError(f"{message}; correct the extra of {events.connection} or the topic's name")
     if events.last is not None and events.last.str() not in reason:
         message += f" (the last connection error: {events.last.str()})"
-    return KafkaUnavailableError(f"{message}; check bootstrap.servers and that the brokers are reachable from here")
+    return KafkaUnavailableError(
+        f"{message}; check bootstrap.servers of {events.connection}, and that the brokers are reachable from here"
+    )

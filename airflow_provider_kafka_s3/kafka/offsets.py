@@ -42,6 +42,15 @@ _PATIENCE: Final = 10.0
 _REACH: Final = 20.0
 """Seconds to try connections to all brokers, over all tries: longer than most restarts."""
 
+_FIRST: Final = 12.0
+"""Seconds to wait for a response if no client ever got one: then the address or the port may be wrong."""
+
+_SILENCE: Final = 24.0
+"""Seconds in all for a first response, over all tries: half of it by a new client, which resolves the names again."""
+
+_AFTERWARDS: Final = 1.0
+"""Seconds to wait for each later response, such as that about another topic."""
+
 _NAMED: Final = 5
 """Partitions that an error names; a topic may have thousands."""
 
@@ -131,23 +140,34 @@ class KafkaCluster:
     instance; it connects with the first request.
     """
 
-    def __init__(self, config: Mapping[str, object], *, timeout: float = 30.0, retrier: Retrier | None = None) -> None:
+    def __init__(
+        self,
+        config: Mapping[str, object],
+        *,
+        timeout: float = 30.0,
+        retrier: Retrier | None = None,
+        connection: str = "the Kafka connection",
+    ) -> None:
         """Make a client; nothing is sent yet.
 
         Args:
             config: librdkafka settings: the extra of an Airflow connection of type ``kafka``.
             timeout: seconds to wait for one response. If no broker accepts a connection, connections are tried for the
-                same time, and 20 seconds at most.
+                same time, and 20 seconds at most; a first response is awaited for 24 seconds in all.
             retrier: repeats requests that got no response; None: the package's defaults.
+            connection: names the Airflow connection, for messages.
 
         Raises:
             ConfigurationError: a setting is missing, protected, unknown or malformed.
         """
         self._config = client_config(config)
+        self._connection = connection
         self._timeout = timeout
         self._retrier = retrier or Retrier()
         self._client = self._connect()
         self._unreachable_since: float | None = None
+        self._responded = False
+        self._first_try: float | None = None
         # Without a reference to this instance: a client that is not needed any more ends at once, with its threads.
         self._descriptions: JointRequests[str, TopicInfo] = JointRequests()
         self._offsets: JointRequests[_Position, dict[int, _Found]] = JointRequests()
@@ -177,7 +197,7 @@ class KafkaCluster:
             raise
 
     def _cluster_id(self, client: _Client) -> str | None:
-        timeout = client.patience(self._timeout)
+        timeout = self._patience(client)
         what = f"describe the cluster at {self.bootstrap_servers}"
         return client.wait(client.admin.describe_cluster(request_timeout=timeout), timeout, what).cluster_id or None
 
@@ -264,7 +284,7 @@ class KafkaCluster:
         def request(client: _Client) -> ConsumerGroup:
             from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaException
 
-            timeout = client.patience(self._timeout)
+            timeout = self._patience(client)
             # librdkafka ends the process by SIGSEGV if the answer to the next request is that the coordinator of the
             # group is another broker, or still loads its offsets (confluentinc/librdkafka#5040). To this one it is an
             # error, which is repeated.
@@ -303,11 +323,11 @@ class KafkaCluster:
         """Send a request, repeated by the retrier; the first try includes the keys of other threads."""
 
         def alone() -> T:
-            return self._attempt(lambda client: request(client, [key], client.patience(self._timeout), what)[key], what)
+            return self._attempt(lambda client: request(client, [key], self._patience(client), what)[key], what)
 
         def together(keys: Sequence[K]) -> Mapping[K, T]:
             client = self._client  # in a variable, as in _attempt()
-            responses = request(client, keys, client.patience(self._timeout), what)
+            responses = request(client, keys, self._patience(client), what)
             self._has_responded(client)
             return responses
 
@@ -320,7 +340,7 @@ class KafkaCluster:
         return self._retrier.call(attempt, what=what)
 
     def _connect(self) -> _Client:
-        events = ClientEvents()
+        events = ClientEvents(self._connection)
         return _Client(admin_client(self._config, events), events)
 
     def _send(self, request: Callable[[_Client], T], what: str) -> T:
@@ -329,6 +349,7 @@ class KafkaCluster:
 
     def _attempt(self, request: Callable[[_Client], T], what: str) -> T:
         """One try: while no broker accepts a connection, with a new client each time, for a limited time."""
+        self._first_try = self._first_try or time.monotonic()
         while True:
             began = time.monotonic()
             # In a variable: futures of a client that is collected fail with _DESTROY.
@@ -338,12 +359,32 @@ class KafkaCluster:
             except Unreachable:
                 self._require_time_left(client.events, what, began)
                 continue
+            except KafkaUnavailableError as e:
+                if self._is_silent:
+                    e.repeatable = False
+                raise
             self._has_responded(client)
             return response
 
     def _has_responded(self, client: _Client) -> None:
-        client.responded = True
+        client.responded = self._responded = True
         self._unreachable_since = None
+
+    @property
+    def _is_silent(self) -> bool:
+        """Whether no broker has responded to anything for the time limit."""
+        return not self._responded and self._first_try is not None and time.monotonic() - self._first_try >= _SILENCE
+
+    def _patience(self, client: _Client) -> float:
+        """Seconds to wait for a response.
+
+        Once connected, a client sends its requests for minutes to the broker that was the controller then, even if that
+        broker is down, and tries to connect to it thousands of times a second. So a client without a response is
+        replaced, and after a shorter time if it had a response before.
+        """
+        if self._responded:
+            return min(self._timeout, _PATIENCE) if client.responded else self._timeout
+        return min(self._timeout, _AFTERWARDS if self._is_silent else _FIRST)
 
     def _send_by(self, client: _Client, request: Callable[[_Client], T], what: str) -> T:
         """Send a request by a client, which is replaced if the brokers are unavailable.
@@ -382,20 +423,11 @@ class KafkaCluster:
 
 @dataclass(eq=False)
 class _Client:
-    """A client of librdkafka.
-
-    Once connected, a client sends its requests for minutes to the broker that was the controller then, even if that
-    broker is down, and tries to connect to it thousands of times a second. So a client without a response is replaced,
-    and after a shorter time if it had a response before.
-    """
+    """A client of librdkafka."""
 
     admin: AdminClient
     events: ClientEvents
     responded: bool = False
-
-    def patience(self, timeout: float) -> float:
-        """Seconds to wait for a response, at most ``timeout``."""
-        return min(timeout, _PATIENCE) if self.responded else timeout
 
     def wait(self, future: Any, timeout: float, what: str) -> Any:
         """The response to a request."""

@@ -26,6 +26,7 @@ class KafkaSource:
         timeout: float = 30.0,
         read_timeout: float = 60.0,
         retrier: Retrier | None = None,
+        connection: str = "the Kafka connection",
     ) -> None:
         """Make a source; it connects with the first request.
 
@@ -34,13 +35,14 @@ class KafkaSource:
             timeout: seconds to wait for one response.
             read_timeout: seconds without any record until a read fails.
             retrier: repeats requests that got no response; None: the package's defaults.
+            connection: names the Airflow connection, for messages.
 
         Raises:
             ConfigurationError: a setting is missing, protected, unknown or malformed.
         """
         self._config = config
         self._read_timeout = read_timeout
-        self._cluster = KafkaCluster(config, timeout=timeout, retrier=retrier)
+        self._cluster = KafkaCluster(config, timeout=timeout, retrier=retrier, connection=connection)
 
     @property
     def bootstrap_servers(self) -> str:

@@ -460,6 +460,11 @@ class KafkaToS3Operator(SparkSubmitOperator):
         """
         if self._killed:
             raise AirflowException("the task was killed; no Spark job was submitted")
+        # Before Spark starts: a registry that does not answer would be noticed by its tasks.
+        failed = run.registry_errors(plans)
+        plans = {topic: plan for topic, plan in plans.items() if topic not in failed}
+        if not plans:
+            return failed
         self.log.info("submitting %s", ", ".join(f"batch {p.batch} of topic {t}" for t, p in sorted(plans.items())))
         self._job = self._make_job(context, spark, target)
         server = None
@@ -469,7 +474,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
             with tempfile.TemporaryDirectory(prefix="kafka-s3-") as folder:
                 outcome = self._job.run(run.job(plans, result_path=str(Path(folder, "result.json")), connect=server))
         except KafkaS3Error as e:
-            return dict.fromkeys(plans, e)
+            return failed | dict.fromkeys(plans, e)
         if self._killed and outcome.output:
             raise AirflowException("the task was killed")
         links.push(self.link_urls, context, spark_url=links.spark_url(target.history_url, outcome.application_id))
@@ -478,7 +483,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
         except KafkaS3Error as e:
             # If the old credentials have expired, each topic fails with its own error.
             self.log.warning("continuing with the credentials from before the job: %s", e)
-        return topic_errors(outcome, plans)
+        return failed | topic_errors(outcome, plans)
 
     def _make_job(self, context: Context, spark: SparkSettings, target: SparkTarget) -> SparkJob:
         if target.connect_url is not None:

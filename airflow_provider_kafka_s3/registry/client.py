@@ -238,7 +238,7 @@ class RegistryClient:
         try:
             return self._retrier.call(attempt, what=f"GET {path} of the schema registry")
         except TransientError as e:
-            raise _final(failures, e) from None
+            raise _final(failures, e, self._settings.name) from None
 
     def _ask(self, url: str, path: str, kind: type[T]) -> T | None:
         """The answer of one address to one request.
@@ -290,10 +290,11 @@ def _refusal(url: str, path: str, status: int, problem: _Problem, retry_after: s
     return _NoAnswer(reason)
 
 
-def _final(failures: list[_NoAnswer], last: TransientError) -> KafkaS3Error:
+def _final(failures: list[_NoAnswer], last: TransientError, name: str) -> KafkaS3Error:
     """The error of a request whose tries are exhausted."""
     kind = next((failure.error for failure in failures if failure.error is not None), RegistryUnavailableError)
-    error = kind(f"no usable answer of the schema registry: {last}")
+    of = f" of the connection {name!r} (registry_conn_id)" if name else ""
+    error = kind(f"no usable answer of the schema registry{of}: {last}")
     for note in getattr(last, "__notes__", ()):
         error.add_note(note)
     if isinstance(error, TransientError):

@@ -35,6 +35,7 @@ class RegistrySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         key: of the certificate, in PEM form; None: it is in ``certificate``.
         key_password: of an encrypted key.
         timeout: seconds to wait for a connection, and for the next bytes of a response.
+        name: of the Airflow connection, for messages.
     """
 
     urls: tuple[str, ...]
@@ -46,6 +47,7 @@ class RegistrySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     key: str | None = None
     key_password: str | None = None
     timeout: float = 10.0
+    name: str = ""
 
     def __post_init__(self) -> None:
         if not self.urls:

@@ -132,7 +132,7 @@ def test_a_run_after_a_million_batches_takes_the_requests_of_the_first_one() -> 
     process.kafka.records += 2
     plan = process.engine.topic_run(process.engine.request("new")).advance()
     assert isinstance(plan, Plan)
-    assert (plan.batch, process.requests, process.bucket.pages) == (MILLION + 1, 7, 0)
+    assert (plan.batch, process.requests, process.bucket.pages) == (MILLION + 1, 8, 0)
 
 
 def test_status_after_a_million_batches_takes_the_requests_of_any_status() -> None:
