@@ -12,8 +12,8 @@ from airflow_provider_kafka_s3.documents.offsets import Offsets
 
 __all__ = ["RESTORE_RUN", "Remedies", "command_line"]
 
-RESTORE_RUN: Final = 'a run with the conf `{"kafka_s3": {"action": "restore"}}`'
-"""How a run writes objects again."""
+RESTORE_RUN: Final = 'a run with the conf {"kafka_s3":{"action":"restore"}}'
+"""How a run writes objects again; without spaces, so that no log breaks it."""
 
 _LISTED: Final = 20
 """Batches in a command at most."""

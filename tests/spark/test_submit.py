@@ -83,7 +83,7 @@ def test_a_driver_killed_after_a_part_was_uploaded_leaves_nothing_and_the_next_o
         assert CREDENTIALS.secret_access_key not in shown
         assert [p.name for p in tmp_path.iterdir()] == ["result.json"]
 
-        assert " ERROR " not in output
+        assert "ERROR " not in output
         steps = ("looking up the plans of 1 topic ", "1 topic to be read", "starting Spark at master local[2,4]")
         steps += (f"Spark {version('pyspark')} is up after", "session is ready after", "Spark plans the read of")
         steps += (f"{topic}: reading", f"topic {topic}: batch 1 is committed")

@@ -492,7 +492,7 @@ def test_a_registry_is_where_host_port_schema_and_urls_are(
     from airflow_provider_kafka_s3.airflow.connections import registry_access
 
     monkeypatch.setenv("AIRFLOW_CONN_REGISTRY_X", connection)
-    assert registry_access("registry_x") == RegistrySettings(urls=tuple(urls))
+    assert registry_access("registry_x") == RegistrySettings(urls=tuple(urls), name="registry_x")
 
 
 def test_the_login_of_a_registry_travels_with_the_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -513,6 +513,7 @@ def test_the_login_of_a_registry_travels_with_the_settings(monkeypatch: pytest.M
     }
     registry_connection(monkeypatch, host="https://r", login="u", password="pw", extra=extra)
     assert registry_access("registry_x") == RegistrySettings(
+        name="registry_x",
         urls=("https://r",),
         user="u",
         password="pw",
@@ -523,7 +524,7 @@ def test_the_login_of_a_registry_travels_with_the_settings(monkeypatch: pytest.M
         timeout=3.0,
     )
     registry_connection(monkeypatch, host="https://r", extra={"bearer_token": "t"})
-    assert registry_access("registry_x") == RegistrySettings(urls=("https://r",), bearer_token="t")
+    assert registry_access("registry_x") == RegistrySettings(urls=("https://r",), bearer_token="t", name="registry_x")
 
 
 @pytest.mark.parametrize(

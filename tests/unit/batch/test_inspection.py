@@ -176,7 +176,7 @@ def test_verify_names_missing_objects_and_both_remedies(pipeline: Pipeline) -> N
     for key in gone:
         pipeline.bucket.delete(key)
     with pytest.raises(
-        MissingObjectError, match=rf"{len(gone)} objects .*action.: .restore.*on_missing='ignore'"
+        MissingObjectError, match=rf"{len(gone)} objects .*action.:.restore.*on_missing='ignore'"
     ) as caught:
         pipeline.inspects("verify", "hour-2", "data_interval", window=(20, 30))
     assert all(key in str(caught.value) for key in gone)
@@ -215,7 +215,7 @@ def test_an_object_with_other_content_is_named_and_never_overwritten(
     damage(pipeline, bad)
     before = pipeline.bucket.get(bad)
     pipeline.bucket.delete(gone)
-    with pytest.raises(ForeignObjectError, match=r"Move what differs away.*action.: .restore") as caught:
+    with pytest.raises(ForeignObjectError, match=r"Move what differs away.*action.:.restore") as caught:
         pipeline.inspects(action, "hour-1", "data_interval", window=(10, 20))
     assert bad in str(caught.value)
     assert pipeline.bucket.get(bad) == before
@@ -458,7 +458,7 @@ def test_a_new_run_over_a_landed_window_checks_its_objects(pipeline: Pipeline) -
     assert (result.verified, result.wrote, result.verification) == (len(mine), False, None)
     assert store.writes() == []
     pipeline.bucket.delete(mine[1])
-    with pytest.raises(MissingObjectError, match=r"action.: .restore.*on_missing='ignore'") as caught:
+    with pytest.raises(MissingObjectError, match=r"action.:.restore.*on_missing='ignore'") as caught:
         pipeline.run("new", **window)
     assert mine[1] in str(caught.value)
     assert pipeline.run("new", "data_interval", window=(20, 30)).status == "ok"

@@ -532,7 +532,7 @@ def test_a_rerun_names_objects_that_are_gone_and_writes_nothing() -> None:
     pipeline.records(3)
     gone = pipeline.a_user_deletes(pipeline.run("first"))
     store = FaultyStore(pipeline.bucket)
-    with pytest.raises(MissingObjectError, match=r"action.: .restore.*on_missing='ignore'") as error:
+    with pytest.raises(MissingObjectError, match=r"action.:.restore.*on_missing='ignore'") as error:
         Engine(store, pipeline.kafka).run("first")
     assert all(key in str(error.value) for key in gone)
     assert store.writes() == []
