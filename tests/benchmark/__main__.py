@@ -23,6 +23,9 @@ from dev.kafka_broker import KafkaBroker
 from tests.benchmark.data import avro_messages, load, messages
 from tests.benchmark.formats import formats, ratios
 from tests.benchmark.formats import table as formats_table
+from tests.benchmark.large_records import GOAL as LARGE_GOAL
+from tests.benchmark.large_records import growth, large_records
+from tests.benchmark.large_records import table as large_table
 from tests.benchmark.partitioners import GOALS, less_memory, partitioners
 from tests.benchmark.partitioners import ratios as ratios_of_partitioners
 from tests.benchmark.partitioners import table as partitioners_table
@@ -64,7 +67,18 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3, help="of each case; medians count (default: %(default)s)")
     parser.add_argument("--slice-records", type=int, default=5_000_000, help="offsets of one slice at most")
     parser.add_argument("--store", choices=["versitygw", "moto"], default="versitygw", help="S3 server")
-    parts = ("records", "formats", "partitioners", "replay", "scale", "shapes", "slow-store", "small", "stages")
+    parts = (
+        "records",
+        "formats",
+        "large",
+        "partitioners",
+        "replay",
+        "scale",
+        "shapes",
+        "slow-store",
+        "small",
+        "stages",
+    )
     parser.add_argument("--only", choices=parts, help="default: all but shapes and stages")
     parser.add_argument("--json", type=Path, default=ROOT / ".build" / "benchmark.json", help="where the figures go")
     options = parser.parse_args()
@@ -87,6 +101,8 @@ def main() -> int:
         summary: dict[str, Any] = {"s3_server": server.name, "cores": os.cpu_count(), "goals": []}
         if options.only is None:
             of_encoders = [_formats(), _partitioners()]
+        if options.only in (None, "large"):
+            _add_large_records(summary, server.endpoint)
         if options.only in (None, "replay"):
             print("Replays …", flush=True)
             summary["replay"] = sent = replays(server.endpoint, broker, options.rounds)
@@ -163,6 +179,15 @@ def _partitioners() -> dict[str, Any]:
         _goal("growth of a worker by 300 topics, MB", many - few, "<=", 30.0),
     ]
     return {"partitioners": found, "goals": goals}
+
+
+def _add_large_records(summary: dict[str, Any], endpoint: str) -> None:
+    print("Large records …", flush=True)
+    summary["large"] = found = large_records(endpoint)
+    summary["goals"] += [
+        _goal(f"heap for each byte of a record of 50 MB / of 10 MB, {shape}", growth(peaks), "<=", LARGE_GOAL)
+        for shape, peaks in found.items()
+    ]
 
 
 def _broker_pid() -> int:
@@ -255,6 +280,8 @@ def table(summary: dict[str, Any]) -> str:
     if "partitioners" in summary:
         found = summary["partitioners"]
         lines += ["", f"  partitioners, {summary['cores']} cores:", *partitioners_table(found), ""]
+    if "large" in summary:
+        lines += ["", f"  large records, {summary['cores']} cores:", *large_table(summary["large"]), ""]
     if "replay" in summary:
         lines += ["", f"  replays, {summary['cores']} cores:", *replay_table(summary["replay"]), ""]
     if "slow_store" in summary:
