@@ -14,10 +14,10 @@ _OUT_OF_MEMORY: Final = "52"
 
 _CODE: Final = r"(?:exit(?:ed with)?(?: exit)?|error) (?:code|status)(?: is)?:? {}\b"
 _JAVA: Final = re.compile(
-    r"(?P<what>OutOfMemoryError: (?:Java heap space|GC overhead limit exceeded|Direct buffer memory|Cannot reserve "
-    r"[^\n.]{1,200}))|SparkOutOfMemoryError|UNABLE_TO_ACQUIRE_MEMORY|" + _CODE.format(_OUT_OF_MEMORY),
-    re.IGNORECASE,
+    r"OutOfMemoryError: (?:Java heap space|GC overhead limit exceeded|Direct buffer memory|Cannot reserve [^\n.]{1,99})"
+    r"|SparkOutOfMemoryError|UNABLE_TO_ACQUIRE_MEMORY"
 )
+_JAVA_ENDED: Final = re.compile(_CODE.format(_OUT_OF_MEMORY), re.IGNORECASE)
 _PYTHON: Final = re.compile(r"^(?:[a-z]\w*\.)*(?:Arrow)?MemoryError\b.{0,200}", re.MULTILINE)
 _CONTAINER: Final = re.compile(
     r"OOMKilled|exceeding (?:physical )?memory limits|beyond (?:the )?'?physical'? memory|" + _CODE.format("137"),
@@ -46,9 +46,8 @@ def about_memory(text: str) -> SparkJobError | None:
 
     A worker of Python that the system kills for its memory leaves no reason: it has crashed.
     """
-    if (java := _JAVA.search(text)) is not None:
-        what = f" ({java['what']})" if java["what"] else ""
-        return SparkJobError(f"the memory of a JVM of Spark ran out{what}: it holds the largest records. {_HEAP}")
+    if (java := _JAVA.search(text) or _JAVA_ENDED.search(text)) is not None:
+        return SparkJobError(f"the memory of a JVM of Spark ran out ({java[0]}): it holds the largest records. {_HEAP}")
     if (python := _PYTHON.search(text)) is not None:
         return SparkJobError(f"the memory of a Python worker of Spark ran out ({python[0].strip()}). {_OF_PYTHON}")
     if _CONTAINER.search(text):

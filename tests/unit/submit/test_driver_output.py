@@ -74,7 +74,7 @@ def test_the_message_begins_with_the_cause_and_ends_with_the_shortened_command(
         ),
         (
             "Cannot execute: spark-submit. Error code is: 52.",
-            "the memory of a JVM of Spark ran out: it holds the largest",
+            "the memory of a JVM of Spark ran out (Error code is: 52): it",
         ),
         (
             "Its exit code is 1.\nTraceback (most recent call last):\n  File x\nImportError: no module named 'x'",

@@ -31,6 +31,7 @@ def test_errors_come_from_the_result_file_or_else_from_the_driver_s_output() -> 
 def test_a_jvm_whose_memory_ran_out_is_the_error_of_each_topic_that_only_noticed_its_end() -> None:
     """The driver's own message says nothing; its output has the reason. Other errors stay."""
     output = (Path(__file__).with_name("outputs") / "out_of_memory.txt").read_text()
+    output = f"Cannot execute: spark-submit. Error code is: 52.\n{output}"
     ended = "the Spark job failed: Job 0 cancelled because SparkContext was shut down"
     outcomes = (
         TopicOutcome(topic="large", status="error", kind="spark_job", message=ended),
