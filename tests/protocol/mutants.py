@@ -26,6 +26,7 @@ from tests.protocol.unit_mutations import UNIT_MUTATIONS
 __all__ = ["Verdict", "main", "require_fits", "run_mutant", "run_unit_test"]
 
 ROOT: Final = Path(__file__).parents[2]
+_WIDTH: Final = max(len(m.name) for m in (*MUTATIONS, *UNIT_MUTATIONS))
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     chosen = [m for m in (*MUTATIONS, *UNIT_MUTATIONS) if not options.only or m.name in options.only]
     survivors = 0
-    print(f"{'mutation':22} {'failed/tried':>12} {'first':>6}  main finding", flush=True)
+    print(f"{'mutation':{_WIDTH}} {'failed/tried':>12} {'first':>6}  main finding", flush=True)
     with ThreadPoolExecutor(options.jobs) as pool:
         verdicts = pool.map(
             lambda m: (
@@ -150,8 +151,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             main_finding = verdict.findings.most_common(1)[0][0] if verdict.failed else "SURVIVED"
             first = "-" if verdict.first_seed is None else str(verdict.first_seed)
             tried = f"{verdict.failed}/{verdict.tried}"
-            print(f"{mutation.name:22} {tried:>12} {first:>6}  {main_finding}", flush=True)
-            print(f"{'':22} {'':12} {'':6}  ({mutation.description})", flush=True)
+            print(f"{mutation.name:{_WIDTH}} {tried:>12} {first:>6}  {main_finding}", flush=True)
+            print(f"{'':{_WIDTH}} {'':12} {'':6}  ({mutation.description})", flush=True)
     print(f"{len(chosen) - survivors} of {len(chosen)} mutants were caught")
     return int(bool(survivors))
 

@@ -355,4 +355,188 @@ UNIT_MUTATIONS: Final = (
         ),
         test=f"{_UNIT}/replay/test_process.py::test_a_process_ends_with_its_parent_whatever_it_waits_for",
     ),
+    Mutation(
+        "rotation-not-closed",
+        "the schema of an object that ended alone stays that of its folder",
+        (
+            Edit(
+                f"{PACKAGE}/layout/split.py",
+                "        if self._rotation is not None:\n            self._rotation.close(stream[0])\n",
+                "",
+            ),
+        ),
+        test=f"{_UNIT}/layout/test_split.py::test_an_object_that_ends_alone_leaves_its_schema_behind",
+    ),
+    Mutation(
+        "column-numbers-ignored",
+        "schemas that differ in the numbers of their columns are taken for the same",
+        (
+            Edit(
+                f"{PACKAGE}/schemas/projection.py",
+                "(a.name, a.number, a.default) == (b.name, b.number, b.default)",
+                "(a.name, a.default) == (b.name, b.default)",
+            ),
+        ),
+        test=f"{_UNIT}/schemas/test_projection.py::test_schemas_with_other_numbers_of_columns_are_not_the_same",
+    ),
+    Mutation(
+        "decimal-scale-above-precision",
+        "a decimal may have a scale above its precision",
+        (
+            Edit(
+                f"{PACKAGE}/schemas/avro.py",
+                "if 0 <= scale <= precision else None",
+                "if 0 <= scale else None",
+            ),
+        ),
+        test=f"{_UNIT}/schemas/test_avro_schemas.py::test_types_of_columns",
+    ),
+    Mutation(
+        "base64-lenient",
+        "characters that are no base64 are left out of bytes in JSON",
+        (
+            Edit(
+                f"{PACKAGE}/converters/json_scalar.py",
+                "strict_mode=True",
+                "strict_mode=False",
+            ),
+        ),
+        test=f"{_UNIT}/converters/test_json_decode.py::test_a_bad_row_has_a_reason_without_its_content",
+    ),
+    Mutation(
+        "base64-without-quotes",
+        "a number of an envelope is taken for base64",
+        (
+            Edit(
+                f"{PACKAGE}/reading/field_bytes.py",
+                '    if not found[0] == found[-1] == _QUOTE:\n        raise ValueError("a field is no text")\n',
+                "",
+            ),
+        ),
+        test=f"{_UNIT}/reading/test_envelopes.py::test_bytes_are_taken_from_base64_in_quotes_alone",
+    ),
+    Mutation(
+        "base64-of-envelopes-lenient",
+        "characters that are no base64 are left out of bytes in envelopes",
+        (
+            Edit(
+                f"{PACKAGE}/reading/field_bytes.py",
+                "binascii.a2b_base64(found[1:-1], strict_mode=True)",
+                "binascii.a2b_base64(found[1:-1])",
+            ),
+        ),
+        test=f"{_UNIT}/reading/test_envelopes.py::test_bytes_are_taken_from_base64_in_quotes_alone",
+    ),
+    Mutation(
+        "values-of-other-lines",
+        "several values of a line are taken for those of others",
+        (
+            Edit(
+                f"{PACKAGE}/reading/field_bytes.py",
+                "    if len(found) != len(texts):\n",
+                "    if False:\n",
+            ),
+        ),
+        test=f"{_UNIT}/reading/test_envelopes.py::test_a_text_of_several_values_is_not_taken_for_those_of_other_lines",
+    ),
+    Mutation(
+        "bytes-behind-rows",
+        "bytes behind compressed rows are dropped",
+        (
+            Edit(
+                f"{PACKAGE}/reading/lines.py",
+                "    while file.read(_PIECE):  # what a decompressor leaves\n"
+                '        raise ValueError("there are bytes behind its compressed rows")\n',
+                "",
+            ),
+        ),
+        test=f"{_UNIT}/reading/test_lines.py::test_bytes_behind_compressed_ones_are_an_error",
+    ),
+    Mutation(
+        "line-without-end",
+        "bytes behind the last separator are dropped",
+        (
+            Edit(
+                f"{PACKAGE}/reading/lines.py",
+                "            pending = [last]\n    if any(pending):\n",
+                "            pending = [last]\n    if False:\n",
+            ),
+        ),
+        test=f"{_UNIT}/reading/test_lines.py::test_bytes_behind_the_last_line_are_an_error",
+    ),
+    Mutation(
+        "block-without-end",
+        "bytes behind the last newline of envelopes are dropped",
+        (
+            Edit(
+                f"{PACKAGE}/reading/lines.py",
+                "        pending.append(piece[end:])\n    if any(pending):\n",
+                "        pending.append(piece[end:])\n    if False:\n",
+            ),
+        ),
+        test=f"{_UNIT}/reading/test_lines.py::test_bytes_behind_the_last_line_are_an_error",
+    ),
+    Mutation(
+        "records-eof",
+        "the error of compressed rows that end too early is not one of ours",
+        (
+            Edit(
+                f"{PACKAGE}/reading/records.py",
+                "(ValueError, LookupError, OSError, EOFError, _ISAL_ERROR, zlib.error, pa.ArrowException)",
+                "(ValueError, LookupError, OSError, _ISAL_ERROR, zlib.error, pa.ArrowException)",
+            ),
+        ),
+        test=f"{_UNIT}/reading/test_seek.py::test_the_beginning_of_a_longer_object_is_an_error_that_names_it",
+    ),
+    Mutation(
+        "seek-eof",
+        "the error of a block that ends too early is not one of ours",
+        (
+            Edit(
+                f"{PACKAGE}/reading/seek_in_batch.py",
+                "except (OSError, EOFError, ValueError, zlib.error) as e",
+                "except (OSError, ValueError, zlib.error) as e",
+            ),
+        ),
+        test=f"{_UNIT}/reading/test_seek.py::test_the_beginning_of_a_longer_object_is_an_error_that_names_it",
+    ),
+    Mutation(
+        "box-of-partitions-as-bound",
+        "a box around several Kafka partitions hides lost offsets of one of them",
+        (
+            Edit(
+                f"{PACKAGE}/reading/snapshot_coverage.py",
+                "                    if first < last:\n",
+                "                    if False:\n",
+            ),
+        ),
+        test=f"{_UNIT}/replay/test_planning.py"
+        "::test_what_a_batch_has_of_many_partitions_hides_no_lost_offsets_and_covers_all_of_its_own",
+    ),
+    Mutation(
+        "box-of-first-partition",
+        "of a box around several Kafka partitions only the first one is covered",
+        (
+            Edit(
+                f"{PACKAGE}/reading/snapshot_coverage.py",
+                "            if first <= partition <= last\n",
+                "            if first == partition\n",
+            ),
+        ),
+        test=f"{_UNIT}/replay/test_planning.py"
+        "::test_what_a_batch_has_of_many_partitions_hides_no_lost_offsets_and_covers_all_of_its_own",
+    ),
+    Mutation(
+        "nanos-of-a-second",
+        "a timestamp of Protobuf may have the nanos of a whole second",
+        (
+            Edit(
+                f"{PACKAGE}/converters/protobuf_decode.py",
+                "(nanos >= _NANOS)",
+                "(nanos > _NANOS)",
+            ),
+        ),
+        test=f"{_UNIT}/converters/test_protobuf_decode.py"
+        "::test_a_timestamp_is_of_the_years_1_to_9999_and_less_than_a_second_more",
+    ),
 )

@@ -329,6 +329,9 @@ BAD: Final = [
     ("double", b'"1"', "the value is a string, not of the type double"),
     ("boolean", b"1", "the value is a number, not a boolean"),
     ("bytes", b'"/w"', "the value is a string that is no base64"),
+    ("bytes", b'"/w ="', "the value is a string that is no base64"),
+    ("bytes", b'"/w== "', "the value is a string that is no base64"),
+    ("bytes", b'"_w=="', "the value is a string that is no base64"),
     ("null", b"0", "the value is a number, not null"),
     ('{"type": "fixed", "name": "F", "size": 3}', b'"//8="', "the value has 2 bytes, not 3"),
     (

@@ -449,6 +449,15 @@ def test_the_record_that_rolls_closes_objects_in_the_order_of_their_first_record
     assert shown == [[0, 2], [1], ("close", 0), ("close", 1), [3, 4], [5, 6], ("close", 3), ("close", 5), [7]]
 
 
+def test_an_object_that_ends_alone_leaves_its_schema_behind() -> None:
+    """The next record of its folder may have another one, and ends no object of other folders."""
+    splitter = by_schema("NONE", max_bytes=3)
+    schemas = np.array([0, 0, 1, 0])
+    events = [*splitter.feed(records(range(4), [0, 1, 0, 1]), sizes([3, 1, 1, 1]), schemas, VERSIONS)]
+    assert [e.object.first_offset for e in events if isinstance(e, Close)] == [0]
+    assert [e.object.first_offset for e in splitter.finish()] == [1, 2]
+
+
 @pytest.mark.parametrize(("affix", "folder"), [("PREFIX", "schema_name=null/{}"), ("SUFFIX", "{}/schema_name=null")])
 def test_values_without_schemas_have_a_folder_for_no_name(affix: Any, folder: str) -> None:
     """As in Kafka Connect."""

@@ -275,6 +275,20 @@ def test_a_value_that_is_not_one_document_is_refused(value: str, converter: Conv
             records._of_lines(block, some, some)
 
 
+@pytest.mark.parametrize("value", ["123456", '"Y Q=="', '"YQ="', '"YQ===="', '"YQ==', "null7"])
+def test_bytes_are_taken_from_base64_in_quotes_alone(value: str) -> None:
+    """A parser of Base64 may leave out what is none; and a number may look like it."""
+    with pytest.raises(ValueError):  # noqa: PT011 - any of them becomes a ForeignObjectError
+        EnvelopedBytes(JsonLines(), BYTES).of_rows([value.encode()])
+
+
+def test_a_text_of_several_values_is_not_taken_for_those_of_other_lines() -> None:
+    """Their number is another one than that of the lines."""
+    for texts in ([b'"YQ==","Yg=="'], [b'"YQ=="', b'"Yg==","Yw=="']):
+        with pytest.raises(ValueError, match="more than one document"):
+            EnvelopedBytes(JsonLines(), BYTES).of_texts(texts)
+
+
 def outcome(read_block: Callable[[LineBlock], Any], block: LineBlock) -> Any:
     """The records of a block, or that it is refused."""
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import random
 import re
 from collections import Counter, deque
 from collections.abc import Mapping
@@ -125,6 +126,34 @@ def test_changed_bytes_of_an_object_are_an_error_that_names_it(name: str, data: 
             deque(
                 itertools.chain.from_iterable(read_records(log, plan, decision, entry) for entry in entries), maxlen=0
             )
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_beginning_of_a_longer_object_is_an_error_that_names_it(name: str) -> None:
+    """It has the right number of bytes, and its format ends too early: decompressors have errors of their own."""
+    layout = CASES[name]
+
+    def landed(notes: list[str]) -> tuple[Topic, str, bytes]:
+        topic = topic_of(layout)
+        for n, note in enumerate(notes):
+            topic.append(b'{"n":%d,"note":"%b"}' % (n, note.encode()), key=b"k", timestamp=n)
+        topic.land()
+        ((key, body),) = ((key, body) for key, body in topic.objects().items() if not key.endswith(".index.json"))
+        return topic, key, body
+
+    short, key, body = landed(["", ""])
+    _, _, longer = landed([random.Random(n).randbytes(400).hex() for n in range(2)])
+    assert len(longer) > len(body)
+    short.bucket.delete(key)
+    short.bucket.put_new(key, longer[: len(body)])
+    log = short.pipeline.log
+    with pytest.raises(ForeignObjectError, match=re.escape(key)):
+        seek(log, 0, 0, records=10)
+    plan, decision = log.require_plan(1)[0], log.require_decision(1)[0]
+    if "value" in kept_parts(layout).kept:
+        (entry,) = record_objects(log, plan, decision)
+        with pytest.raises(ForeignObjectError, match=re.escape(key)):
+            deque(read_records(log, plan, decision, entry), maxlen=0)
 
 
 def test_a_block_is_one_request_whatever_the_size_of_the_object() -> None:

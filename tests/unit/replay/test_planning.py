@@ -24,6 +24,7 @@ from airflow_provider_kafka_s3.config import (
     SiblingObjects,
     StringConverter,
 )
+from airflow_provider_kafka_s3.documents import log_index as log_index_documents
 from airflow_provider_kafka_s3.documents.manifest import Amend
 from airflow_provider_kafka_s3.documents.replay import ReplayPlan
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, DataLossError, NothingToReplayError
@@ -157,10 +158,11 @@ def test_null_values_that_were_left_out_are_named() -> None:
     assert offsets_of(replayed(topic, without=("nulls",), partitions=(0,))) == {0: [0, 2]}
 
 
-def topic_with_a_gap() -> Topic:
-    """Offsets 4 to 7 were abandoned as lost, and 8 to 9 landed."""
+def topic_with_a_gap(others: int = 0) -> Topic:
+    """Offsets 4 to 7 were abandoned as lost, and 8 to 9 landed; of another Kafka partition some, with the first."""
     topic = envelopes()
     numbered(topic, 4)
+    topic.append(*[b"{}"] * others, partition=1, timestamp=START)
     topic.land("a")
     numbered(topic, 4, 4)
     topic.pipeline.run(topic.request("b")).advance()
@@ -200,6 +202,23 @@ def test_offsets_that_were_lost_outside_of_a_window_of_times_are_not_named() -> 
     assert offsets_of(replayed(topic, since=time(10))) == {0: [10, 11]}
     with pytest.raises(DataLossError, match=r"offsets 0: \[4, 8\)"):
         planned(topic, since=time(3))
+
+
+@pytest.fixture
+def _one_box(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hull of a batch is one box around all of its Kafka partitions, as of topics of more than a hundred."""
+    monkeypatch.setattr(log_index, "MAX_HULL", 0)
+    monkeypatch.setattr(log_index_documents, "MAX_HULL", 1)
+
+
+@pytest.mark.usefixtures("_one_box")
+def test_what_a_batch_has_of_many_partitions_hides_no_lost_offsets_and_covers_all_of_its_own() -> None:
+    """The box around its partitions has offsets that none of them has."""
+    topic = topic_with_a_gap(others=20)
+    with pytest.raises(DataLossError, match=r"lost: offsets 0: \[4, 8\) were accepted as lost"):
+        planned(topic, since=time(4))
+    selected = {0: (0, 4), 1: (0, 20)}
+    assert offsets_of(replayed(topic, at=1, offsets=selected)) == {p: [*range(*ends)] for p, ends in selected.items()}
 
 
 def land_offsets(topic: Topic, *ranges: tuple[int, int]) -> None:

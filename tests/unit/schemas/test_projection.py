@@ -18,7 +18,7 @@ from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.schemas.arrow_types import arrow_type
 from airflow_provider_kafka_s3.schemas.avro import parse_schema
 from airflow_provider_kafka_s3.schemas.nodes import Node
-from airflow_provider_kafka_s3.schemas.projection import SchemaChangeError, mismatch, projection
+from airflow_provider_kafka_s3.schemas.projection import SchemaChangeError, mismatch, projection, same_schema
 
 MILLIS = {"type": "long", "logicalType": "timestamp-millis"}
 MICROS = {"type": "long", "logicalType": "timestamp-micros"}
@@ -363,6 +363,17 @@ def test_the_same_schema_projects_to_the_same_array() -> None:
     """Nothing is copied."""
     values = pa.array([{"a": 1}], arrow_type(parsed(record(("a", "int")))))
     assert projection(parsed(record(("a", "int"))), parsed(record(("a", "int")))).apply(values) is values
+
+
+def test_schemas_with_other_numbers_of_columns_are_not_the_same() -> None:
+    """Readers of Parquet may find columns by these numbers: objects have those of their own schema."""
+    source, target = (
+        {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int", "field-id": number}]}
+        for number in (1, 2)
+    )
+    assert same_schema(parsed(source), parsed(source))
+    assert not same_schema(parsed(source), parsed(target))
+    assert project(source, target, [{"a": 7}]) == [{"a": 7}]
 
 
 def test_projections_do_not_import_pandas() -> None:
