@@ -71,6 +71,7 @@ class TopicPipeline:
         upload: Upload | None = None,
         registry: SchemaSource | None = None,
         build: BuildObjects | None = None,
+        unsafe_unproven_records: bool = False,
         parallel: Parallel = in_threads,
         sleep: Callable[[float], None] = time.sleep,
         monotonic: Callable[[], float] = time.monotonic,
@@ -89,6 +90,9 @@ class TopicPipeline:
             upload: upload settings of missing objects that are built again; None: the defaults.
             registry: schema registry of layouts that need one; None: only schemas that are stored already are used.
             build: builds missing objects again; None: with these settings.
+            unsafe_unproven_records: write missing objects again from what Kafka has, also where the manifest of an
+                earlier version has no digest of the records, and their bytes differ: nothing shows then whether these
+                are the landed records.
             parallel: maps a function over objects, several at a time.
             sleep: sleeps for a number of seconds.
             monotonic: monotonic clock, in seconds.
@@ -108,6 +112,7 @@ class TopicPipeline:
             schemas=schemas,
             parallel=parallel,
             on_tag_error=(upload or Upload()).on_tag_error,
+            unsafe_unproven_records=unsafe_unproven_records,
         )
         self._sleep = sleep
         self._monotonic = monotonic

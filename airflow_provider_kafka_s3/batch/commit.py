@@ -59,6 +59,7 @@ class Committer:
         schemas: SchemaSource | None = None,
         parallel: Parallel = in_threads,
         on_tag_error: OnTagError = "fail",
+        unsafe_unproven_records: bool = False,
     ) -> None:
         """Commit batches of one topic.
 
@@ -69,6 +70,7 @@ class Committer:
             schemas: of values, by id; None: layouts need none.
             parallel: runs requests for several objects at once.
             on_tag_error: for an object whose tags the store refuses.
+            unsafe_unproven_records: see :class:`~.objects.BatchObjects`.
         """
         self.log = topic_log
         self.source = source
@@ -76,7 +78,14 @@ class Committer:
         self.schemas = schemas
         self.parallel = parallel
         self._warned: set[str] = set()
-        self.objects = BatchObjects(topic_log, source, build, parallel=parallel, on_tag_error=on_tag_error)
+        self.objects = BatchObjects(
+            topic_log,
+            source,
+            build,
+            parallel=parallel,
+            on_tag_error=on_tag_error,
+            unsafe_unproven_records=unsafe_unproven_records,
+        )
 
     # -- decide -------------------------------------------------------------------------------------------------------
 

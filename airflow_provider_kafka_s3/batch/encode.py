@@ -16,6 +16,7 @@ import numpy as np
 
 from airflow_provider_kafka_s3.arrays import (
     Int64Array,
+    Scattered,
     bounds,
     int64_values,
     parts_of_bytes,
@@ -25,6 +26,7 @@ from airflow_provider_kafka_s3.batch.dead_letters import dead_letters
 from airflow_provider_kafka_s3.batch.object_metadata import BATCH_METADATA, NONCE_METADATA
 from airflow_provider_kafka_s3.batch.object_stats import ObjectStats
 from airflow_provider_kafka_s3.batch.rebuild import ReadSlice
+from airflow_provider_kafka_s3.batch.records_digest import RecordsDigest, RecordsOfBatch
 from airflow_provider_kafka_s3.config import KIB, MIB, Layout, Upload
 from airflow_provider_kafka_s3.documents.manifest import (
     MAX_OBJECTS,
@@ -200,6 +202,7 @@ def _entry(stats: ObjectStats, nonce: str, sink: ObjectSink) -> ObjectEntry:
         ranges=tuple(stats.parts) if len(stats.parts) > 1 else (),
         min_timestamp=stats.times[0],
         max_timestamp=stats.times[1],
+        digest=stats.digest.hexdigest(),
     )
 
 
@@ -255,12 +258,14 @@ class _OpenPart:
         part: its name.
         stats: of what is written to it; None: its bytes are made for the index alone.
         writer: of its bytes.
+        digest: of the records.
         index: what is written to its index; None: no index is written.
     """
 
     part: str
     stats: ObjectStats | None
     writer: ObjectWriter
+    digest: RecordsDigest
     index: ObjectStats | None = None
 
     def write(self, slice_: Slice, offsets: Int64Array, times: Int64Array, payload: Payload) -> None:
@@ -354,6 +359,7 @@ class _Encoding:
         """Write records to their objects; returns those whose schemas or fields fit no object."""
         left_out: list[Rejected] = []
         timestamps = int64_values(prepared.records.column("timestamp"))
+        records = RecordsOfBatch(prepared.records, whole=self._layout.whole_records)
         for event in split(self._splitter, prepared):
             if isinstance(event, LeaveOut):
                 left_out.append(_left_out(batch, prepared, event))
@@ -369,19 +375,25 @@ class _Encoding:
                 self._open[key] = [*self._open_parts(event.object)]
             rows = event.rows
             times = timestamps[rows if isinstance(rows, slice) else rows.indices]
+            for one in self._open[key][:1]:
+                records.add_to(one.digest, rows)
             for one in self._open[key]:
                 payload = prepared.take(one.part, rows, event.object.schema)
                 one.write(slice_, event.offsets, times, payload)
         return left_out
 
     def _open_parts(self, data_object: DataObject) -> Iterator[_OpenPart]:
+        digest = RecordsDigest(whole=self._layout.whole_records)
         for part in self._formats.names(tombstones=data_object.is_tombstones):
             key = data_object.key if part == MAIN else sibling_key(self._layout, data_object.key, part)
             stats, index = self._begin(key), None
             if part == MAIN and self._layout.has_index:
                 index = self._begin(sibling_key(self._layout, key, INDEX))
+            for one in (stats, index):
+                if one is not None:
+                    one.digest = digest
             if stats is not None or index is not None:
-                yield _OpenPart(part, stats, self._formats.open(part, key, data_object.schema), index)
+                yield _OpenPart(part, stats, self._formats.open(part, key, data_object.schema), digest, index)
 
     def _close(self, key: str) -> None:
         for one in self._open.pop(key):
@@ -452,9 +464,13 @@ class _DeadLetters:
                 generation=self._plan.generation,
             )
             self._object = self._begin(key)
+            if self._object is not None:
+                self._object.digest = RecordsDigest(whole=self._layout.whole_records)
         self.count += len(rejected)
         if self._object is not None:
             self._object.add(self._slice, offsets, times)
+            row_order = Scattered(np.array(rows, np.int64), 0, len(rows))
+            RecordsOfBatch(batch, whole=self._layout.whole_records).add_to(self._object.digest, row_order)
             self._object.write(dead_letters(batch, rejected, topic=topic, partition=self._partition))
 
     def close(self) -> None:

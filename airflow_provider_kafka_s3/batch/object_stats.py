@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from airflow_provider_kafka_s3.arrays import NO_TIMESTAMP, Int64Array, time_bounds
+from airflow_provider_kafka_s3.batch.records_digest import RecordsDigest
 from airflow_provider_kafka_s3.documents.manifest import ContentHash, SlicePart
 from airflow_provider_kafka_s3.documents.plan import Slice
 
@@ -18,6 +19,9 @@ _LITTLE_ENDIAN: Final = np.dtype("<i8")
 
 class ObjectStats:
     """Digest, count, offsets and times of the records written to an object so far, in their order."""
+
+    digest: RecordsDigest
+    """Of the records; objects beside each other share one. Set by whoever begins the object."""
 
     def __init__(self, topic_id: str, write: Callable[[bytes | memoryview], object], seal: Callable[[], None]) -> None:
         """Count nothing yet.

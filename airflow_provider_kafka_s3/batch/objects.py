@@ -66,6 +66,7 @@ class BatchObjects:
         *,
         parallel: Parallel,
         on_tag_error: OnTagError = "fail",
+        unsafe_unproven_records: bool = False,
     ) -> None:
         """Handle the objects of one topic.
 
@@ -75,6 +76,8 @@ class BatchObjects:
             build: builds objects again from records.
             parallel: runs requests for several objects at once.
             on_tag_error: for an object whose tags the store refuses.
+            unsafe_unproven_records: a person vouches that Kafka has the landed records, where the manifest of an
+                earlier version does not show it.
         """
         self.log = topic_log
         self.store = topic_log.store
@@ -82,6 +85,7 @@ class BatchObjects:
         self._source = source
         self._build = build
         self._on_tag_error = on_tag_error
+        self._unproven = unsafe_unproven_records
 
     def complete(
         self, plan: Plan, decision: Manifest, *, accepting: bool = False
@@ -317,7 +321,7 @@ class BatchObjects:
         lost: list[Lost] = []
         errors: list[KafkaS3Error] = []
         try:
-            for entry, built in self.rebuild(plan, entries):
+            for entry, built in self.rebuild(plan, entries, complete=not only_unresolved):
                 if isinstance(built, str):
                     lost.append(Lost(plan, entry, built, refused=entry.key in refused))
                     continue
@@ -338,10 +342,24 @@ class BatchObjects:
             errors.append(e)
         return lost, errors
 
-    def rebuild(self, plan: Plan, entries: Sequence[ObjectEntry]) -> Iterator[tuple[ObjectEntry, BuiltObject | str]]:
-        """See :func:`~airflow_provider_kafka_s3.batch.rebuild.rebuild`."""
+    def rebuild(
+        self, plan: Plan, entries: Sequence[ObjectEntry], *, complete: bool = True
+    ) -> Iterator[tuple[ObjectEntry, BuiltObject | str]]:
+        """See :func:`~airflow_provider_kafka_s3.batch.rebuild.rebuild`.
+
+        Args:
+            plan: of the committed batch.
+            entries: the objects.
+            complete: whether the batch is complete, so that only a restore writes its objects.
+        """
+        remedies = self.log.remedies
+        word = remedies.restore([plan.batch], unproven=True) if complete else remedies.recover_decided(unproven=True)
         return rebuild(
-            plan, entries, lambda some: self._read_again(plan, some), lambda partitions: self._kept(plan, partitions)
+            plan,
+            entries,
+            lambda some: self._read_again(plan, some),
+            lambda partitions: self._kept(plan, partitions),
+            on_a_persons_word=None if self._unproven else word,
         )
 
     def _read_again(self, plan: Plan, entries: Sequence[ObjectEntry]) -> Mapping[str, BuiltObject]:

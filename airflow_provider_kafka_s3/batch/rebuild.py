@@ -59,6 +59,11 @@ class BuiltObject(Protocol):
         ...
 
     @property
+    def digest(self) -> str:
+        """Digest of its records, see :class:`~.records_digest.RecordsDigest`."""
+        ...
+
+    @property
     def size(self) -> int:
         """Bytes of the object."""
         ...
@@ -120,6 +125,8 @@ def rebuild(
     entries: Sequence[ObjectEntry],
     read: Callable[[Sequence[ObjectEntry]], Mapping[str, BuiltObject]],
     kept: Callable[[Sequence[int]], Offsets],
+    *,
+    on_a_persons_word: str | None = None,
 ) -> Iterator[tuple[ObjectEntry, BuiltObject | str]]:
     """Build objects again from Kafka, some of them together. For one that cannot be built, yield the reason.
 
@@ -132,6 +139,8 @@ def rebuild(
         entries: the objects.
         read: (objects) -> by key those that Kafka's records yield.
         kept: (partitions) -> the offsets between the beginnings and the ends of their logs.
+        on_a_persons_word: command with which a person vouches that Kafka has the landed records, for manifests that do
+            not show it; None: a person has given this word.
     """
     gone = ""
     for group in _groups(plan, entries):
@@ -164,7 +173,7 @@ def rebuild(
                     blocks += [block[half:], block[:half]]
                 continue
             for entry in block:
-                yield entry, _check(plan, entry, built.pop(entry.key, None))
+                yield entry, _check(plan, entry, built.pop(entry.key, None), on_a_persons_word)
 
 
 def is_dead_letters(plan: Plan, entry: ObjectEntry) -> bool:
@@ -207,21 +216,33 @@ def _outside(plan: Plan, entry: ObjectEntry, kept: Offsets) -> str:
     return ""
 
 
-def _check(plan: Plan, entry: ObjectEntry, built: BuiltObject | None) -> BuiltObject | str:
-    """The built object if it matches the missing one; else the reason why it does not."""
+def _check(
+    plan: Plan, entry: ObjectEntry, built: BuiltObject | None, on_a_persons_word: str | None
+) -> BuiltObject | str:
+    """The built object if it has the records of the missing one; else the reason why it is not written."""
     if built is None:
         return _OTHER_RECORDS
     if built.content != entry.content:
+        return _OTHER_RECORDS
+    if entry.digest and built.digest != entry.digest:
         return _OTHER_RECORDS
     if built.size != entry.size:
         return OtherInstallation(
             f"this installation would write the same records as {built.size} bytes instead of {entry.size}; install "
             f"the versions that planned the batch ({plan.writer}) and run again"
         )
-    if built.crc32 != entry.crc32.lower() and _has_to_fit(plan, entry):
+    if built.crc32 == entry.crc32.lower():
+        return built
+    if _has_to_fit(plan, entry):
         return OtherInstallation(
             f"this installation would write the same records as other bytes, and an object of blocks has to fit its "
             f"index; install the versions that planned the batch ({plan.writer}) and run again"
+        )
+    if not entry.digest and on_a_persons_word is not None:
+        return (
+            f"this installation would write other bytes, and the manifest, of an earlier version, does not show "
+            f"whether Kafka has the landed records or others: install the versions that planned the batch "
+            f"({plan.writer}) and run again, or, if you know that Kafka has them: {on_a_persons_word}"
         )
     return built
 

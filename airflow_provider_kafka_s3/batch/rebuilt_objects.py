@@ -103,8 +103,13 @@ class _Rebuilt:
 
     @property
     def content(self) -> str:
-        """Digest of its records."""
+        """Digest of its offsets."""
         return self.stats.content
+
+    @property
+    def digest(self) -> str:
+        """Digest of its records."""
+        return self.stats.digest.hexdigest()
 
     @property
     def crc32(self) -> str:

@@ -15,6 +15,8 @@ __all__ = ["RESTORE_RUN", "Remedies", "command_line"]
 RESTORE_RUN: Final = 'a run with the conf {"kafka_s3":{"action":"restore"}}'
 """How a run writes objects again; without spaces, so that no log breaks it."""
 
+_UNPROVEN: Final = ("--unsafe-unproven-records",)
+
 _LISTED: Final = 20
 """Batches in a command at most."""
 
@@ -57,9 +59,9 @@ class Remedies:
         """Lands open plans and debt; ``skip`` records a gap where records are gone."""
         return self._line("recover", *(("--on-data-loss", "skip") if skip else ()))
 
-    def recover_decided(self) -> str:
-        """Rolls decided batches forward, without Kafka."""
-        return self._line("recover", "--decided-only")
+    def recover_decided(self, *, unproven: bool = False) -> str:
+        """Rolls decided batches forward, without Kafka; ``unproven`` vouches for its records where it is needed."""
+        return self._line("recover", "--decided-only", *(_UNPROVEN if unproven else ()))
 
     def release(self) -> str:
         """Lets another pipeline land a topic of which nothing is landed."""
@@ -81,11 +83,12 @@ class Remedies:
         """Compares the objects of a batch with its manifest."""
         return self._line("verify", "--batch", str(batch))
 
-    def restore(self, batches: Iterable[int] = ()) -> str:
-        """Writes missing objects again from Kafka."""
+    def restore(self, batches: Iterable[int] = (), *, unproven: bool = False) -> str:
+        """Writes missing objects again from Kafka; ``unproven`` vouches for its records."""
         listed = sorted(set(batches))
         # Without a batch the command covers all landed offsets.
-        return self._line("verify", "--restore", *(_batch_options(listed) if len(listed) <= _LISTED else ()))
+        some = _batch_options(listed) if len(listed) <= _LISTED else ()
+        return self._line("verify", "--restore", *some, *(_UNPROVEN if unproven else ()))
 
     def abandon_or_leave_out(self, batch: int) -> str:
         """The sentence for a batch that cannot be executed as planned."""

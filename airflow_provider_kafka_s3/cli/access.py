@@ -261,6 +261,7 @@ class Access:
             connection_options=self.options,
             upload=self.upload,
             registry=self.registry,
+            unsafe_unproven_records=getattr(self.arguments, "unsafe_unproven_records", False),
         )
 
     def topic_pipelines(self) -> list[TopicPipeline]:

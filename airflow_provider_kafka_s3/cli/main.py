@@ -77,6 +77,7 @@ def parser() -> argparse.ArgumentParser:
         )
     )
     recover.add_argument("--decided-only", action="store_true", help="complete decided batches only; read no records")
+    _add_unproven(recover)
     recover.add_argument(
         "--on-data-loss",
         choices=("fail", "skip"),
@@ -189,6 +190,16 @@ def _add_inspection(
     verify_parser.add_argument("--batch", type=int, action="append", help="only this batch; repeatable")
     verify_parser.add_argument("--offsets", help="only these offsets, as PARTITION:START-END[,…], the end excluded")
     verify_parser.add_argument("--restore", action="store_true", help="write missing objects again from Kafka")
+    _add_unproven(verify_parser)
+
+
+def _add_unproven(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--unsafe-unproven-records",
+        action="store_true",
+        help="write missing objects again also where neither their bytes nor the manifest, of an earlier version, "
+        "show that Kafka has the landed records: you know it",
+    )
 
 
 def _add_readers(add: Callable[..., argparse.ArgumentParser]) -> None:

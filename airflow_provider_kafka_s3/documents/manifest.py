@@ -35,6 +35,7 @@ _CHECKSUM: Final = re.compile("[A-Za-z0-9+/=]{0,64}")
 _NO_OFFSET: Final = (-1).to_bytes(8, "little", signed=True)
 _NO_TIMESTAMP: Final = -1
 _CRC32: Final = re.compile("[0-9A-Fa-f]{8}")
+_DIGEST: Final = re.compile("([0-9a-f]{32})?")
 
 
 class SliceResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -106,6 +107,8 @@ class ObjectEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             has one, a record is from before the year 1900, or an earlier version wrote the batch. Records without a
             timestamp do not count. Information for readers: no decision depends on it.
         max_timestamp: highest timestamp of its records; -1 exactly if the lowest is unknown.
+        digest: of its records as Kafka had them, whatever their encoder, 32 hex digits: an object is written again only
+            from records with the same. Empty: an earlier version wrote the batch.
     """
 
     key: str
@@ -123,6 +126,7 @@ class ObjectEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     ranges: tuple[SlicePart, ...] = ()
     min_timestamp: int = _NO_TIMESTAMP
     max_timestamp: int = _NO_TIMESTAMP
+    digest: str = ""
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.parts) <= MAX_PARTS or self.size < 0:
@@ -134,6 +138,8 @@ class ObjectEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             raise ValueError("an upload id, a nonce, an ETag or a checksum has a form that no store uses")
         if _CRC32.fullmatch(self.crc32) is None:
             raise ValueError("crc32 is not eight hex digits")
+        if _DIGEST.fullmatch(self.digest) is None:
+            raise ValueError("its digest of records is not 32 hex digits")
         times = (self.min_timestamp, self.max_timestamp)
         if self.min_timestamp > self.max_timestamp or (_NO_TIMESTAMP in times and times != (_NO_TIMESTAMP,) * 2):
             raise ValueError(f"an object cannot have records with timestamps from {times[0]} to {times[1]}")
@@ -333,8 +339,9 @@ class ContentHash:
     """Digest that identifies the records of an object.
 
     SHA-256 over the topic id, then per slice the Kafka partition and the record offsets as little-endian int64 in file
-    order. Before the partition of each further slice there is the number -1, which no offset is. A Kafka record never
-    changes, so equal digests under one plan mean equal data, whatever library wrote it.
+    order. Before the partition of each further slice there is the number -1, which no offset is. So equal digests under
+    one plan mean records at the same offsets, whatever library wrote them. Whether they are the same records is shown
+    by ``digest`` of the entry: a Kafka record never changes, but a log may lose it and get another one.
     """
 
     def __init__(self, topic_id: str, partition: int) -> None:

@@ -9,6 +9,7 @@ records, several slices per batch, several slices per object.
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import random
 import time
@@ -110,6 +111,12 @@ class Lines:
     offsets: dict[Slice, list[int]]
     times: list[int]
     body: bytes
+    text: bytes
+
+    @property
+    def digest(self) -> str:
+        """Of the values, whatever the object has of them."""
+        return hashlib.sha256(self.text).hexdigest()[:32]
 
     def content(self, plan: Plan) -> str:
         digest: ContentHash | None = None
@@ -156,14 +163,14 @@ def split(plan: Plan, slices: Sequence[Slice], read: ReadSlice) -> list[Lines]:
         text = b"".join(value + b"\n" for *_, value in records)
         if layout.has_index:
             block = gzip.compress(text, mtime=0)
-            found.append(Lines(key, offsets, times, block))
+            found.append(Lines(key, offsets, times, block, text))
             index = index_of(text, block, [offset for _, offset, _, _ in records])
-            found.append(Lines(keys.sibling_key(layout, key, keys.INDEX), offsets, times, index))
+            found.append(Lines(keys.sibling_key(layout, key, keys.INDEX), offsets, times, index, text))
             continue
-        found.append(Lines(key, offsets, times, text))
+        found.append(Lines(key, offsets, times, text, text))
         for name in keys.siblings(layout):
             body = b"".join(KEY + value + b"\n" for *_, value in records)
-            found.append(Lines(keys.sibling_key(layout, key, name), offsets, times, body))
+            found.append(Lines(keys.sibling_key(layout, key, name), offsets, times, body, text))
     return found
 
 
@@ -207,6 +214,7 @@ def upload_slices(
                 ranges=of_slices if len(of_slices) > 1 else (),
                 min_timestamp=min(lines.times),
                 max_timestamp=max(lines.times),
+                digest=lines.digest,
             )
         )
     layout = plan.layout or LAYOUT
@@ -223,6 +231,10 @@ class _Rebuilt:
     store: DurableStore
     lines: Lines
     content: str
+
+    @property
+    def digest(self) -> str:
+        return self.lines.digest
 
     @property
     def size(self) -> int:

@@ -177,9 +177,9 @@ class Environment:
     def _append(self, partition: int, offset: int, timestamp: int) -> None:
         topic_id = self.kafka.topic_id(TOPIC)
         value = record(topic_id, partition, offset)
-        if (topic_id, partition, offset) in self.replaced:
-            # Other records than before.
-            value += b"~%d" % self.kafka.log_epoch(TOPIC, partition)
+        if self.world.lossy:
+            # Where a leader has lost a record, there is another one of the same size.
+            value += b"~%03d" % self.kafka.log_epoch(TOPIC, partition)
         self.kafka.append(TOPIC, partition, value, timestamp)
 
     def _elect(self) -> None:
@@ -223,10 +223,10 @@ class Environment:
     def _recreate_topic(self) -> None:
         self.recreated += 1
         lengths = [self.kafka.bounds(TOPIC, p)[1] for p in range(self.kafka.partition_count(TOPIC))]
-        topic_id = self.kafka.create_topic(TOPIC, len(lengths))
+        self.kafka.create_topic(TOPIC, len(lengths))
         for partition, length in enumerate(lengths):
             for offset in range(self.rng.choice((0, length))):
-                self.kafka.append(TOPIC, partition, record(topic_id, partition, offset), self.clock)
+                self._append(partition, offset, self.clock)
         self.world.counts["topic recreated"] += 1
 
     def _delete_object(self) -> None:

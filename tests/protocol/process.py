@@ -106,6 +106,10 @@ class _Watched:
         return self.built.content
 
     @property
+    def digest(self) -> str:
+        return self.built.digest
+
+    @property
     def size(self) -> int:
         return self.built.size
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
@@ -216,6 +217,9 @@ class Watch:
             self.fail(f"I2 stray: object {key} became visible and no commit lists it")
             return
         plan = self.state.plans[batch]
+        entry = next(entry for entry in self.state.manifests[batch].objects if entry.key == key)
+        if f"{zlib.crc32(after.body):08x}" != entry.crc32:
+            self.fail(f"I3 object {key} of batch {batch} does not have the records in its manifest")
         claim = plan.read
         for written in values_of(after):
             self.landed.add(written)

@@ -203,6 +203,23 @@ def test_each_record_can_be_restored_from_its_envelope(
     assert checked.records == COUNT
 
 
+@pytest.mark.parametrize("case", [("text", "parquet"), ("typed", "json"), ("siblings", "json")], ids="-".join)
+def test_objects_that_spark_has_written_come_back_without_spark(
+    landed: Mapping[tuple[str, str], Landed], case: tuple[str, str]
+) -> None:
+    """Times, nulls, keys and headers have the same digest whoever reads them."""
+    pipeline, topic = landed[case].pipeline, landed[case].topic
+    before = pipeline.bodies(f"topics/{topic}/")
+    for key in before:
+        pipeline.client.delete_object(Bucket=pipeline.bucket, Key=key)
+    pipeline.settings["action"] = "restore"
+    try:
+        pipeline.topic_run(topic, f"restore-{topic}").advance()
+    finally:
+        del pipeline.settings["action"]
+    assert pipeline.bodies(f"topics/{topic}/") == before
+
+
 @pytest.mark.newest_spark
 @pytest.mark.parametrize("kind", ["text", "typed"])
 def test_spark_reads_envelopes_of_parquet(

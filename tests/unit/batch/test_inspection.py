@@ -420,6 +420,7 @@ class _Otherwise:
     key: str
 
     content = property(lambda self: self.built.content)
+    digest = property(lambda self: self.built.digest)
     size = property(lambda self: self.built.size)
     crc32 = property(lambda self: "deadbeef")
 

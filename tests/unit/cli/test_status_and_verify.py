@@ -6,6 +6,7 @@ import logging
 
 import pytest
 
+from airflow_provider_kafka_s3.batch.records_digest import RecordsDigest
 from airflow_provider_kafka_s3.config import JsonLines, Layout, SiblingObjects
 from airflow_provider_kafka_s3.testing.invariants import check_unchanged, snapshot
 from tests.unit.cli.conftest import JSON, PIPELINE, TOPIC, TOPICS_DIR, World
@@ -209,6 +210,25 @@ def test_verify_names_missing_objects(world: World) -> None:
     error = world.on_topic("verify", "--json").data["topics"][TOPIC]["error"]
     assert (error["kind"], error["type"], error["terminal"]) == ("missing_object", "MissingObjectError", True)
     assert key in error["message"]
+
+
+def test_a_person_may_vouch_for_records_that_nothing_proves(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An object of an earlier version, whose manifest has no digest, and a log that has other records there."""
+    with monkeypatch.context() as then:
+        then.setattr(RecordsDigest, "hexdigest", lambda _: "")
+        world.run("first")
+    world.kafka.elect(TOPIC, 0, end=0)
+    for _ in range(6):
+        world.kafka.append(TOPIC, 0, b"9")
+    world.bucket.delete(key := world.data_keys()[0])
+    refused = world.on_topic("verify", "--restore")
+    assert (refused.code, "--batch 1 --unsafe-unproven-records`" in refused.out, key in world.data_keys()) == (
+        1,
+        True,
+        False,
+    )
+    assert world.on_topic("verify", "--restore", "--batch", "1", "--unsafe-unproven-records").code == 0
+    assert key in world.data_keys()
 
 
 def test_verify_of_one_batch_leaves_the_others_out(world: World) -> None:
