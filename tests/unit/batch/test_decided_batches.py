@@ -163,7 +163,7 @@ def test_one_lost_object_does_not_block_the_others(pipeline: Pipeline) -> None:
     with pytest.raises(BatchLossError, match=r"^2 objects of batch 1 of topic 'events' cannot be written") as caught:
         pipeline.engine().run("died-1")
     text = str(caught.value)
-    for part in ("partition 0, offsets 0 to 2, 2 records", "offsets 1 to 1, 1 records", key_of(0, 0), key_of(1, 1)):
+    for part in ("partition 0, offsets 0 to 2, 2 records", "offsets 1 to 1, 1 record", key_of(0, 0), key_of(1, 1)):
         assert part in text
     assert text.index("`kafka-s3 accept-loss") < text.index(key_of(0, 0))
     assert (pipeline.objects(), pipeline.resolved()) == ([key_of(0, 4), key_of(1, 3)], [])

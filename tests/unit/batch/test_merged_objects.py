@@ -328,7 +328,7 @@ def test_verification_of_a_partition_reads_the_objects_that_have_its_records(par
     holding = [key for key, body in topic.objects().items() if (partition, 4) in rows(body)]
     assert (len(topic.objects()), result.verified) == (4, 2)  # type: ignore[union-attr]
     topic.bucket.delete(holding[0])
-    with pytest.raises(MissingObjectError, match=r"1 object of committed batches .* is gone"):
+    with pytest.raises(MissingObjectError, match=r"1 object of committed batch 1 .* is gone"):
         verify("c")
 
 

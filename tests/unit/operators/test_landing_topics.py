@@ -72,6 +72,7 @@ def test_new_records_are_landed_and_returned(bench: Bench) -> None:
                     "objects": 2,
                     "size": size,
                 },
+                "batch_ranges": [[1, 1]],
                 "shared": False,
                 "skipped": {},
                 "verified": 0,
