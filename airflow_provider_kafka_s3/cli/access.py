@@ -289,6 +289,19 @@ class Access:
         )
         return [self.topic_pipeline(*found) for found in named]
 
+    def landed_topics(self) -> list[TopicPipeline]:
+        """As :meth:`topic_pipelines`, without those whose first run has ended before its first batch.
+
+        Raises:
+            ConfigurationError: as there; or a topic that is named is one of these.
+        """
+        found = self.topic_pipelines()
+        if not self.arguments.topic:
+            return [topic for topic in found if has_begun(topic.log)]
+        for topic in found:
+            self.require_landed(topic)
+        return found
+
     def landed_topic(self) -> TopicPipeline:
         """The topic of a command that has exactly one.
 

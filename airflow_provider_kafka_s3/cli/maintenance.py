@@ -188,7 +188,7 @@ def collect(access: Access) -> Answer:
     arguments = access.arguments
     topics: dict[str, Any] = {}
     rows = []
-    for topic in access.topic_pipelines():
+    for topic in access.landed_topics():
         found = topic.find_garbage(older_than=arguments.older_than * 86_400, landed=arguments.landed)
         if not arguments.dry_run:
             topic.collect(found)

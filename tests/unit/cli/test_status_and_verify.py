@@ -135,6 +135,9 @@ def test_a_topic_whose_first_run_has_failed_is_shown(world: World) -> None:
     )
     assert f"{PIPELINE} / {TOPIC}: nothing is landed" in world.on_topic("status").out
     assert "ended before its first batch" in world.on_topic("recover").error
+    for command in ("verify", "gc"):
+        assert world.cli(command, *ALL).code == 0
+        assert world.on_topic(command).code == 2
 
 
 def test_list_has_every_pipeline_and_topic(world: World) -> None:
