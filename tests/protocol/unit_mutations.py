@@ -539,4 +539,179 @@ UNIT_MUTATIONS: Final = (
         test=f"{_UNIT}/converters/test_protobuf_decode.py"
         "::test_a_timestamp_is_of_the_years_1_to_9999_and_less_than_a_second_more",
     ),
+    Mutation(
+        "document-with-twins",
+        "a document may have a name twice",
+        (
+            Edit(
+                f"{PACKAGE}/documents/codec.py",
+                "    if len(body) != len(pairs):\n",
+                "    if False:\n",
+            ),
+        ),
+        test=f"{_UNIT}/batch/test_control_documents.py::test_a_name_that_occurs_twice_is_refused",
+    ),
+    Mutation(
+        "document-with-huge-numbers",
+        "numbers of documents may have more than 64 bits",
+        (
+            Edit(
+                f"{PACKAGE}/documents/codec.py",
+                "data, parse_int=_integer, ",
+                "data, ",
+            ),
+        ),
+        test=f"{_UNIT}/batch/test_control_documents.py"
+        "::test_an_impossible_manifest_is_refused_although_its_checksum_fits",
+    ),
+    Mutation(
+        "document-with-odd-stamps",
+        "who wrote a document may be anything",
+        (
+            Edit(
+                f"{PACKAGE}/documents/codec.py",
+                "    if not all(isinstance(envelope[name], str | None) for name in _STAMPS):\n",
+                "    if False:\n",
+            ),
+        ),
+        test=f"{_UNIT}/batch/test_control_documents.py"
+        "::test_an_impossible_manifest_is_refused_although_its_checksum_fits",
+    ),
+    Mutation(
+        "marker-with-odd-history",
+        "closed generations of a marker may be in any order",
+        (
+            Edit(
+                f"{PACKAGE}/documents/marker.py",
+                "[closed.generation for closed in self.history] != list(range(len(self.history))) or (",
+                "(",
+            ),
+        ),
+        test=f"{_UNIT}/batch/test_control_documents.py"
+        "::test_an_impossible_marker_is_refused_although_its_checksum_fits",
+    ),
+    Mutation(
+        "marker-with-batch-0",
+        "a marker may have batch 0 as resolved",
+        (
+            Edit(
+                f"{PACKAGE}/documents/marker.py",
+                "self.resolved[0][0] >= 1 and ",
+                "",
+            ),
+        ),
+        test=f"{_UNIT}/batch/test_control_documents.py"
+        "::test_an_impossible_marker_is_refused_although_its_checksum_fits",
+    ),
+    Mutation(
+        "plan-out-of-order",
+        "slices that share objects may be in any order",
+        (
+            Edit(
+                f"{PACKAGE}/documents/plan.py",
+                "        if any(_place(a) >= _place(b) for group",
+                "        if any(False for group",
+            ),
+        ),
+        test=f"{_UNIT}/batch/test_control_documents.py::test_an_impossible_plan_is_refused_although_its_checksum_fits",
+    ),
+    Mutation(
+        "plan-with-empty-group",
+        "a plan may have a group without slices",
+        (
+            Edit(
+                f"{PACKAGE}/documents/plan.py",
+                " or () in self.groups)",
+                ")",
+            ),
+        ),
+        test=f"{_UNIT}/batch/test_control_documents.py::test_an_impossible_plan_is_refused_although_its_checksum_fits",
+    ),
+    Mutation(
+        "plan-with-late-start",
+        "a later plan may have the start of the log",
+        (
+            Edit(
+                f"{PACKAGE}/documents/plan.py",
+                "(self.start is not None and self.batch != 1) or ",
+                "",
+            ),
+        ),
+        test=f"{_UNIT}/batch/test_control_documents.py::test_an_impossible_plan_is_refused_although_its_checksum_fits",
+    ),
+    Mutation(
+        "run-without-target",
+        "a run may have no target",
+        (
+            Edit(
+                f"{PACKAGE}/documents/run.py",
+                " or not self.target:",
+                ":",
+            ),
+        ),
+        test=f"{_UNIT}/batch/test_control_documents.py::test_an_impossible_run_is_refused_although_its_checksum_fits",
+    ),
+    Mutation(
+        "run-from-batch-0",
+        "a run may begin with batch 0",
+        (
+            Edit(
+                f"{PACKAGE}/documents/run.py",
+                " or self.low < 1",
+                "",
+            ),
+        ),
+        test=f"{_UNIT}/batch/test_control_documents.py::test_an_impossible_run_is_refused_although_its_checksum_fits",
+    ),
+    Mutation(
+        "index-out-of-place",
+        "an index may begin with any batch",
+        (
+            Edit(
+                f"{PACKAGE}/documents/log_index.py",
+                " or (self.first - 1) % count:",
+                ":",
+            ),
+        ),
+        test=f"{_UNIT}/batch/test_log_index.py::test_an_impossible_index_is_refused",
+    ),
+    Mutation(
+        "replay-with-odd-nonce",
+        "the names of documents of a replay may have any text",
+        (
+            Edit(
+                f"{PACKAGE}/documents/replay.py",
+                "        if _NONCE.fullmatch(self.nonce) is None:\n",
+                "        if False:\n",
+            ),
+        ),
+        test=f"{_UNIT}/batch/test_control_documents.py"
+        "::test_an_impossible_plan_of_a_replay_is_refused_although_its_checksum_fits",
+    ),
+    Mutation(
+        "replay-without-objects",
+        "a partition of a replay may have no objects",
+        (
+            Edit(
+                f"{PACKAGE}/documents/replay.py",
+                "not steps or () in steps for steps in",
+                "False for steps in",
+            ),
+        ),
+        test=f"{_UNIT}/batch/test_control_documents.py"
+        "::test_an_impossible_plan_of_a_replay_is_refused_although_its_checksum_fits",
+    ),
+    Mutation(
+        "replay-of-impossible-ranges",
+        "objects of a replay may have more records than offsets",
+        (
+            Edit(
+                f"{PACKAGE}/documents/replay.py",
+                "not 0 < self.records <= self.high - self.low + 1",
+                "not 0 < self.records",
+            ),
+        ),
+        test=f"{_UNIT}/batch/test_control_documents.py"
+        "::test_an_impossible_plan_of_a_replay_is_refused_although_its_checksum_fits",
+    ),
 )

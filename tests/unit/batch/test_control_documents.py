@@ -13,13 +13,23 @@ from hypothesis import strategies as st
 
 from airflow_provider_kafka_s3 import __version__
 from airflow_provider_kafka_s3.config import JsonLines, Layout, Rotation
-from airflow_provider_kafka_s3.documents.codec import FORMAT, Document, canonical, decode, digest, encode, write_stamp
+from airflow_provider_kafka_s3.documents.codec import (
+    FORMAT,
+    MAX_BATCH,
+    Document,
+    canonical,
+    decode,
+    digest,
+    encode,
+    write_stamp,
+)
 from airflow_provider_kafka_s3.documents.log_index import IndexedBatch, LogIndex
 from airflow_provider_kafka_s3.documents.manifest import Amend, Manifest, ObjectEntry, SliceResult
 from airflow_provider_kafka_s3.documents.marker import ClosedGeneration, Marker, PartitionState
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
 from airflow_provider_kafka_s3.documents.owner import Owner
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice, layout_digest
+from airflow_provider_kafka_s3.documents.replay import ReplayObject, ReplayPlan
 from airflow_provider_kafka_s3.documents.run import RunRecord
 from airflow_provider_kafka_s3.exceptions import (
     ConfigurationError,
@@ -99,6 +109,34 @@ INDEXED = IndexedBatch(
     same_layout_as=1,
 )
 
+RUN = RunRecord(
+    run="r",
+    offsets="incremental",
+    params={},
+    topic_id="id",
+    generation=0,
+    target=Offsets({0: [(0, 5)]}),
+    low=1,
+    layout_sha256="",
+)
+
+REPLAYED = ReplayObject(batch=1, key="k", slice=0, records=2, low=3, high=4)
+REPLAY = ReplayPlan(
+    replay="r",
+    nonce="0" * 8,
+    topic="t",
+    target="t2",
+    cluster_id="",
+    target_id="",
+    batch=1,
+    settings={},
+    partitions={0: ((REPLAYED,),)},
+)
+IMPOSSIBLE_OBJECTS: tuple[dict[str, int], ...] = (
+    *({"records": 0}, {"records": 3}, {"batch": 0}, {"slice": -1}),
+    {"low": -1, "high": 0},
+)
+
 DOCUMENTS: list[Document] = [
     plan(),
     plan(type="reset", slices=(), layout=None, layout_sha256="", new_topic_id="other", skipped=NO_OFFSETS),
@@ -110,16 +148,8 @@ DOCUMENTS: list[Document] = [
         partitions={0: PartitionState(covered=((0, 5),), lost=((1, 2),), debt=((7, 9),))},
         history=(ClosedGeneration(generation=0, topic_id="old", partitions={}),),
     ),
-    RunRecord(
-        run="r",
-        offsets="incremental",
-        params={},
-        topic_id="id",
-        generation=0,
-        target=Offsets({0: [(0, 5)]}),
-        low=1,
-        layout_sha256="",
-    ),
+    RUN,
+    REPLAY,
     Owner(pipeline="p", topic="t"),
     Amend(batch=1, keys=("k",), reason="", operator=""),
     LogIndex(topic="t", first=1, batches=(INDEXED,)),
@@ -229,6 +259,16 @@ def test_every_truncation_is_noticed(document: Document) -> None:
         {"layout": None},
         {"layout": {"topics_dir": "../x", "format": {"kind": "json"}}},
         {"new_topic_id": "x"},
+        {"batch": 2, "start": {"0": 0}},
+        {"groups": [[0], []]},
+        {"groups": [[0, 0]]},
+        {
+            "slices": [
+                {"id": 0, "partition": 1, "start": 0, "end": 5},
+                {"id": 1, "partition": 0, "start": 0, "end": 5},
+            ],
+            "groups": [[0, 1]],
+        },
         {"type": "other"},
         {"isolation": "dirty"},
         {"unknown": 1, "version": __version__},
@@ -254,6 +294,10 @@ def test_an_impossible_plan_is_refused_although_its_checksum_fits(change: dict[s
         {"partitions": {"0": {"covered": [[0, 5]], "lost": [], "debt": [[4, 6]]}}},
         {"partitions": {"0": {"covered": [[5, 0]], "lost": [], "debt": []}}},
         {"history": [{"generation": 0, "topic_id": "x", "partitions": {}}]},
+        {"generation": 1, "history": [{"generation": 7, "topic_id": "x", "partitions": {}}]},
+        {"resolved": [[0, 4]]},
+        {"resolved": [[1, MAX_BATCH + 2]]},
+        {"partitions": {str(2**31): {"covered": [[0, 5]], "lost": [], "debt": []}}},
     ],
     ids=str,
 )
@@ -273,6 +317,9 @@ def test_an_impossible_marker_is_refused_although_its_checksum_fits(change: dict
         {"objects": [msgspec.to_builtins(ENTRY), msgspec.to_builtins(ENTRY)]},
         {"objects": [{**msgspec.to_builtins(ENTRY), "size": "10"}]},
         {"objects": [{**msgspec.to_builtins(ENTRY), "checksum_algorithm": "MD5"}]},
+        {"objects": [{**msgspec.to_builtins(ENTRY), "records": 10**30}]},
+        {"objects": [{**msgspec.to_builtins(ENTRY), "size": 10.0}]},
+        {"written_by": 7},
     ],
     ids=lambda c: str(c)[:60],
 )
@@ -280,6 +327,32 @@ def test_an_impossible_manifest_is_refused_although_its_checksum_fits(change: di
     """A status goes with its fields, and no key is listed twice."""
     with pytest.raises(CorruptControlError):
         decode(Manifest, rewritten(manifest(), change), "here")
+
+
+@pytest.mark.parametrize("change", [{"target": {}}, {"low": 0}, {"generation": -1}], ids=str)
+def test_an_impossible_run_is_refused_although_its_checksum_fits(change: dict[str, Any]) -> None:
+    """A run without a target would succeed for ever."""
+    with pytest.raises(CorruptControlError):
+        decode(RunRecord, rewritten(RUN, change), "here")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"nonce": "../0000"},
+        {"batch": -1},
+        {"partitions": {"0": []}},
+        {"partitions": {"0": [[]]}},
+        {"partitions": {str(2**31): [[msgspec.to_builtins(REPLAYED)]]}},
+        *({"partitions": {"0": [[{**msgspec.to_builtins(REPLAYED), **one}]]}} for one in IMPOSSIBLE_OBJECTS),
+        {"partitions": {}, "foreign": {"0": []}},
+    ],
+    ids=lambda change: str(change)[:80],
+)
+def test_an_impossible_plan_of_a_replay_is_refused_although_its_checksum_fits(change: dict[str, Any]) -> None:
+    """Names that are made of it are those of documents, and objects have the offsets of their records."""
+    with pytest.raises(CorruptControlError):
+        decode(ReplayPlan, rewritten(REPLAY, change), "here")
 
 
 @pytest.mark.parametrize(
@@ -392,6 +465,15 @@ def test_a_document_nested_without_end_is_refused() -> None:
     """A parser that exhausts the stack raises an error of this package too."""
     with pytest.raises(CorruptControlError):
         decode(Marker, b"[" * 100_000, "here")
+
+
+def test_a_name_that_occurs_twice_is_refused() -> None:
+    """Readers could disagree about its value, and the checksum is that of one of them."""
+    body = encode(plan(), {})
+    twice = body.replace(b'"topic":"t"', b'"topic":"other","topic":"t"')
+    assert twice != body
+    with pytest.raises(CorruptControlError, match="a name occurs twice"):
+        decode(Plan, twice, "here")
 
 
 def test_huge_numbers_are_refused() -> None:

@@ -283,6 +283,7 @@ def test_an_impossible_entry_is_refused(changes: dict[str, Any]) -> None:
         {"batches": (entry(), entry(batch=2, same_layout_as=3))},
         {"batches": (entry(), entry(batch=2), entry(batch=3, same_layout_as=2))},
         {"batches": (entry(), entry())},
+        {"first": 2, "batches": (entry(batch=2, same_layout_as=2), entry(batch=3, same_layout_as=2))},
         {"batches": (entry(claim=Offsets({0: [(3 * n, 3 * n + 1) for n in range(MAX_RANGES + 1)]})),)},
     ],
 )
