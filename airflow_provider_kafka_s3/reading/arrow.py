@@ -136,7 +136,7 @@ def _values(store: DurableStore, one: SnapshotObject, schema: pa.Schema) -> pa.T
     if isinstance(settings, Parquet):
         return _selected(parquet_table(body), schema)
     if isinstance(settings, AvroContainer):
-        return pa.concat_tables([_selected(table, schema) for table in avro_tables(body, schema)])
+        return pa.concat_tables([_selected(table, schema) for table in avro_tables(one.url, body, schema)])
     if isinstance(settings, BlockGzip):
         body = uncompressed(JsonLines(compression="gzip"), body)
     else:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_provider_kafka_s3.arrays import Array
+from airflow_provider_kafka_s3.converters.avro_cursor import LARGEST_BATCH
 from airflow_provider_kafka_s3.converters.avro_decode import AvroDecoder
 from airflow_provider_kafka_s3.converters.avro_scalar import InvalidDatumError
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
@@ -30,11 +31,12 @@ from airflow_provider_kafka_s3.schemas.nodes import (
 __all__ = ["avro_tables"]
 
 
-def avro_tables(body: bytes, schema: pa.Schema) -> list[pa.Table]:
+def avro_tables(url: str, body: bytes, schema: pa.Schema) -> list[pa.Table]:
     """The datums of a file, a table for about each megabyte of them.
 
     Args:
-        body: bytes of the file.
+        url: of the file, for errors.
+        body: its bytes.
         schema: the columns that are needed. Tables may have others, and other types.
 
     Raises:
@@ -47,14 +49,14 @@ def avro_tables(body: bytes, schema: pa.Schema) -> list[pa.Table]:
     try:
         columns = arrow_schema(node)
     except ConfigurationError:  # it is recursive, or has more columns than are decoded
-        return _as_values(body, schema, types, is_record=record is not None)
+        return _as_values(url, body, schema, types, is_record=record is not None)
     for one in schema:
         if one.name in types:
-            _require_types_of_unions(types[one.name], one.type, repr(one.name))
+            _require_types_of_unions(types[one.name], one.type, f"{one.name!r} of {url}")
     try:
         return [*_decoded(body, AvroDecoder(node), columns, is_record=record is not None)]
     except InvalidDatumError:  # earlier versions have landed numbers of more bytes than Avro for Java reads
-        return _as_values(body, schema, types, is_record=record is not None)
+        return _as_values(url, body, schema, types, is_record=record is not None)
 
 
 def _decoded(body: bytes, decoder: AvroDecoder, columns: pa.Schema, *, is_record: bool) -> Iterator[pa.Table]:
@@ -62,7 +64,10 @@ def _decoded(body: bytes, decoder: AvroDecoder, columns: pa.Schema, *, is_record
     for blocks in AvroFile(body).blocks():
         starts = itertools.accumulate((len(block.data) for block in blocks), initial=0)
         parts = [decoder.ends(block.data, block.count) + start for block, start in zip(blocks, starts, strict=False)]
-        ends = np.concatenate([[0], *parts]).astype(np.int32)
+        ends = np.concatenate([[0], *parts])
+        if ends[-1] > LARGEST_BATCH:
+            raise ValueError("a block of it has more than 2 GiB, which no array of Arrow has: read its bytes otherwise")
+        ends = ends.astype(np.int32)
         buffers = [None, pa.py_buffer(ends.data), pa.py_buffer(b"".join(block.data for block in blocks))]
         rows = cast("Array", pa.Array.from_buffers(pa.binary(), len(ends) - 1, cast("Any", buffers)))
         decoded = decoder.decode(rows)
@@ -72,11 +77,13 @@ def _decoded(body: bytes, decoder: AvroDecoder, columns: pa.Schema, *, is_record
         yield pa.table(values.flatten() if is_record else [values], schema=columns)
 
 
-def _as_values(body: bytes, schema: pa.Schema, types: Mapping[str, Node], *, is_record: bool) -> list[pa.Table]:
+def _as_values(
+    url: str, body: bytes, schema: pa.Schema, types: Mapping[str, Node], *, is_record: bool
+) -> list[pa.Table]:
     """The datums by way of values of Python, which do not have the types of unions."""
     for one in schema:
         if one.name in types:
-            _require_no_union(types[one.name], one.type, repr(one.name))
+            _require_no_union(types[one.name], one.type, f"{one.name!r} of {url}")
     tables = [
         pa.Table.from_pylist(found if is_record else [{"value": value} for value in found], schema=schema)
         for found in datums(body)

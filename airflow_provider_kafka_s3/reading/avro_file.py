@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import datetime as dt
+import functools
 import io
 import itertools
 import lzma
@@ -104,20 +105,11 @@ class AvroFile:
     """
 
     def __init__(self, body: bytes | io.BufferedReader, *, logical: bool = True) -> None:
-        import fastavro
-
         self._file = _opened(body)
         about = _metadata(self._file)
         self._sync, self._expand = self._file.take(_SYNC), _CODECS[about.get("avro.codec", b"null").decode()]
         self.schema: Any = msgspec.json.decode(about["avro.schema"])
-        fastavro.read.LOGICAL_READERS.update(_LOGICAL_READERS)
-        # Files without codec: fastavro has a library to install for each of them.
-        beginning = io.BytesIO()
-        try:
-            fastavro.writer(beginning, _with_our_types(self.schema, logical=logical), [], sync_marker=self._sync)
-        except Exception as e:
-            raise ValueError(f"its schema is damaged: {str(e) or type(e).__name__}") from e
-        self._beginning = beginning.getvalue()
+        self._logical = logical
 
     def blocks(self, piece: int = PIECE) -> Iterator[list[AvroBlock]]:
         """The blocks, some at a time.
@@ -137,6 +129,19 @@ class AvroFile:
                 if self._file.take(_SYNC) != self._sync:
                     raise ValueError("a block is damaged")
             yield found
+
+    @functools.cached_property
+    def _beginning(self) -> bytes:
+        """A file without datums and codec: for each codec fastavro needs a library."""
+        import fastavro
+
+        fastavro.read.LOGICAL_READERS.update(_LOGICAL_READERS)
+        beginning = io.BytesIO()
+        try:
+            fastavro.writer(beginning, _with_our_types(self.schema, logical=self._logical), [], sync_marker=self._sync)
+        except Exception as e:
+            raise ValueError(f"its schema is damaged: {str(e) or type(e).__name__}") from e
+        return beginning.getvalue()
 
     def decode(self, blocks: Sequence[AvroBlock]) -> list[Any]:
         """The datums of blocks, see :func:`datums`.
