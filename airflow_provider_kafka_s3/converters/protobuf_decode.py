@@ -163,7 +163,14 @@ class _Batch:
     # -- messages -----------------------------------------------------------------------------------------------------
 
     def message(
-        self, data: Data, spans: Spans, present: Bools | None, message: ProtoMessage, kind: pa.DataType
+        self,
+        data: Data,
+        spans: Spans,
+        present: Bools | None,
+        message: ProtoMessage,
+        kind: pa.DataType,
+        *,
+        name: str = "",
     ) -> Column:
         """The column of messages.
 
@@ -173,18 +180,18 @@ class _Batch:
             present: whether each is there; None: all are.
             message: their type.
             kind: type of the column: a struct with the fields of the message, or what a well-known type becomes.
+            name: of the field that has them, for reasons.
         """
         if message.full_name in WRAPPERS and not pa.types.is_struct(kind):
             part, found = message.fields[0], scan(data, spans, self.bad)
             return self._field(found, _Wanted(data, spans, present, part, kind, f"{message.full_name}.value"))
         if pa.types.is_timestamp(kind):
-            return self._timestamp(data, spans, present, message, kind)
+            return self._timestamp(data, spans, present, message, kind, name=name)
         found = self._without_replaced(data, spans, message)
         children = []
         for index, part in enumerate(message.fields):
-            name = f"{message.full_name}.{part.name}"
             child = kind.field(index)
-            wanted = _Wanted(data, spans, present, part, child.type, name)
+            wanted = _Wanted(data, spans, present, part, child.type, f"{message.full_name}.{part.name}")
             children.append(self._child(found, wanted))
         return Column(kind, len(spans), [], children)
 
@@ -298,10 +305,10 @@ class _Batch:
         there: Bools | None = present
         if wanted.part.presence == "implicit":  # the value of a map, which is empty if it is absent
             there = wanted.present
-        return self.message(data, Spans(begin, end, root), there, message, wanted.type)
+        return self.message(data, Spans(begin, end, root), there, message, wanted.type, name=wanted.name)
 
     def _timestamp(
-        self, data: Data, spans: Spans, present: Bools | None, message: ProtoMessage, kind: pa.DataType
+        self, data: Data, spans: Spans, present: Bools | None, message: ProtoMessage, kind: pa.DataType, *, name: str
     ) -> Column:
         found = scan(data, spans, self.bad)
         parts = []
@@ -313,8 +320,9 @@ class _Batch:
         outside = (seconds < _FIRST_SECOND) | (seconds > _LAST_SECOND)
         no_nanos = (nanos < 0) | (nanos >= _NANOS)
         if outside.any() or no_nanos.any():
-            self._refuse(spans.root[outside], f"a {message.full_name} is outside the years 1 to 9999")
-            self._refuse(spans.root[no_nanos], f"the nanos of a {message.full_name} are not 0 to 999999999")
+            what = f"the field {name}" if name else f"the {message.full_name}"
+            self._refuse(spans.root[outside], f"{what} is a time outside the years 1 to 9999")
+            self._refuse(spans.root[no_nanos], f"the nanos of {what} are not 0 to 999999999")
             seconds = np.where(outside | no_nanos, 0, seconds)
         micros = seconds * 1_000_000 + nanos // 1_000
         return Column(kind, len(spans), [buffer(micros)])
@@ -337,7 +345,8 @@ class _Batch:
         item = cast("pa.ListType[Any]", wanted.type).value_type
         inside = replace(wanted, type=item)
         if part.message is not None:
-            column = self.message(wanted.data, Spans(firsts, lasts, root), None, part.message, item)
+            spans = Spans(firsts, lasts, root)
+            column = self.message(wanted.data, spans, None, part.message, item, name=wanted.name)
         elif packed is not None:
             column = self._numbers(inside, firsts, root)
         else:

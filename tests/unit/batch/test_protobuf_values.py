@@ -143,7 +143,7 @@ FAULTS: Final = [
     (b"\0\x4a\x01\xff\x4a\x01a", "the field Order.code is not UTF-8"),
     (b"\0\x22\x05\x09", "its bytes are no such message"),
     (b"\7", "does not have the indexes of a message"),
-    (b"\0\x1a\x08\x08\x80\x80\x80\x80\x80\x80\x08", "a google.protobuf.Timestamp is outside the years 1 to 9999"),
+    (b"\0\x1a\x08\x08\x80\x80\x80\x80\x80\x80\x08", "the field Order.at is a time outside the years 1 to 9999"),
 ]
 
 
