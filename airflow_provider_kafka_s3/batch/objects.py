@@ -195,6 +195,7 @@ class BatchObjects:
         if not self.store.upload_exists(entry.key, entry.upload_id):
             return self._appears(plan, entry)
         if not self._is_gone(plan, entry):
+            self._abort(entry)
             return "visible"
         # A single refusal may have another cause, such as a request damaged in transit.
         if refusals == _TRIES:
