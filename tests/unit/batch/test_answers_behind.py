@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
@@ -141,6 +142,38 @@ def test_an_object_that_one_kind_of_request_finds_is_not_accepted_as_lost(
     with contradiction(behind):
         assert accept_loss(world.engine().committer, 1, reason="", operator="me") == ()
     assert world.is_intact()
+
+
+class LeftOver(MemoryStore):
+    """A store that stops behind the object of an upload, which stays, and that shows the object to the fifth HEAD."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looks: Counter[str] = Counter()
+
+    def head(self, key: str) -> ObjectInfo | None:
+        """See the class."""
+        self.looks[key] += 1
+        return super().head(key) if self.looks[key] > 4 else None
+
+    def complete_upload(self, key: str, upload_id: str, parts: Sequence[Part]) -> None:
+        """See the class."""
+        upload = self._uploads[upload_id]
+        try:
+            super().complete_upload(key, upload_id, parts)
+        finally:
+            self._uploads[upload_id] = upload
+        raise UnknownOutcomeError("the server stopped")
+
+
+def test_an_object_that_the_last_look_finds_has_no_pending_upload() -> None:
+    """It is aborted, as where an earlier look finds the object."""
+    world = World()
+    store = LeftOver()
+    assert Engine(store, world.kafka).run("first").status == "ok"
+    assert list(store.pending_uploads("")) == []
+    assert {*store.looks.values()} == {5}
+    check_landed(store, world.kafka, recovered=True, complete=True)
 
 
 @BEHIND
