@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 from airflow_provider_kafka_s3.exceptions import KafkaS3Error, KafkaUnavailableError, TopicNotFoundError
 from airflow_provider_kafka_s3.kafka.client import (
@@ -35,18 +35,21 @@ log = logging.getLogger(__name__)
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 _PATIENCE: Final = 10.0
 """Seconds to wait for a response if the client got one before: its metadata of the cluster may be out of date."""
 
 _REACH: Final = 20.0
-"""Seconds to try connections to all brokers, over all tries: longer than most restarts."""
+"""Seconds of all tries, if no broker accepts a connection or none of them responds: longer than most restarts, and than
+elections of other leaders."""
 
 _FIRST: Final = 12.0
-"""Seconds to wait for a response if no client ever got one: then the address or the port may be wrong."""
+"""Seconds to wait for a response if no client ever got one: then the address or the port may be wrong. The rest of the
+time is for a new client, which resolves the names again."""
 
-_SILENCE: Final = 24.0
-"""Seconds in all for a first response, over all tries: half of it by a new client, which resolves the names again."""
+_LEAST: Final = 1.0
+"""Seconds of a try that begins when this time is nearly over."""
 
 _AFTERWARDS: Final = 1.0
 """Seconds to wait for each later response, such as that about another topic."""
@@ -153,7 +156,7 @@ class KafkaCluster:
         Args:
             config: librdkafka settings: the extra of an Airflow connection of type ``kafka``.
             timeout: seconds to wait for one response. If no broker accepts a connection, connections are tried for the
-                same time, and 20 seconds at most; a first response is awaited for 24 seconds in all.
+                same time, and 20 seconds at most, which is also the time of all tries of a request together.
             retrier: repeats requests that got no response; None: the package's defaults.
             connection: names the Airflow connection, for messages.
 
@@ -196,8 +199,7 @@ class KafkaCluster:
                 e.cluster_id = self._send(self._cluster_id, what)
             raise
 
-    def _cluster_id(self, client: _Client) -> str | None:
-        timeout = self._patience(client)
+    def _cluster_id(self, client: _Client, timeout: float) -> str | None:
         what = f"describe the cluster at {self.bootstrap_servers}"
         return client.wait(client.admin.describe_cluster(request_timeout=timeout), timeout, what).cluster_id or None
 
@@ -281,10 +283,9 @@ class KafkaCluster:
         """
         what = f"read the committed offsets of consumer group {name!r} at {self.bootstrap_servers}"
 
-        def request(client: _Client) -> ConsumerGroup:
+        def request(client: _Client, timeout: float) -> ConsumerGroup:
             from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaException
 
-            timeout = self._patience(client)
             # librdkafka ends the process by SIGSEGV if the answer to the next request is that the coordinator of the
             # group is another broker, or still loads its offsets (confluentinc/librdkafka#5040). To this one it is an
             # error, which is repeated.
@@ -303,7 +304,7 @@ class KafkaCluster:
             listed = client.wait(client.admin.list_consumer_groups(request_timeout=timeout), timeout, what)
             states = [group.state for group in listed.valid if group.group_id == name]
             if not states and listed.errors:
-                raise listed.errors[0]
+                raise KafkaException(listed.errors[0])
             at_rest = (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD)
             active = [state.name.lower().replace("_", " ") for state in states if state not in at_rest]
             return ConsumerGroup(name, active[0] if active else "", offsets)
@@ -321,9 +322,10 @@ class KafkaCluster:
 
     def _send_joint(self, joint: JointRequests[K, T], request: _RequestOfKeys[K, T], key: K, what: str) -> T:
         """Send a request, repeated by the retrier; the first try includes the keys of other threads."""
+        began = time.monotonic()
 
         def alone() -> T:
-            return self._attempt(lambda client: request(client, [key], self._patience(client), what)[key], what)
+            return self._attempt(lambda client, timeout: request(client, [key], timeout, what)[key], what, began)
 
         def together(keys: Sequence[K]) -> Mapping[K, T]:
             client = self._client  # in a variable, as in _attempt()
@@ -343,25 +345,34 @@ class KafkaCluster:
         events = ClientEvents(self._connection)
         return _Client(admin_client(self._config, events), events)
 
-    def _send(self, request: Callable[[_Client], T], what: str) -> T:
+    def _send(self, request: _Request[T], what: str) -> T:
         """Send a request, repeated by the retrier."""
-        return self._retrier.call(lambda: self._attempt(request, what), what=what)
+        began = time.monotonic()
+        return self._retrier.call(lambda: self._attempt(request, what, began), what=what)
 
-    def _attempt(self, request: Callable[[_Client], T], what: str) -> T:
-        """One try: while no broker accepts a connection, with a new client each time, for a limited time."""
+    def _attempt(self, request: _Request[T], what: str, first: float) -> T:
+        """One try: while no broker accepts a connection, with a new client each time, for a limited time.
+
+        Args:
+            request: sends it.
+            what: it is.
+            first: when the first try began.
+        """
         self._first_try = self._first_try or time.monotonic()
         while True:
             began = time.monotonic()
             # In a variable: futures of a client that is collected fail with _DESTROY.
             client = self._client
+            timeout = self._patience(client)
+            if (elapsed := began - first) >= _LEAST:
+                timeout = min(timeout, max(_REACH - elapsed, _LEAST))
             try:
-                response = self._send_by(client, request, what)
+                response = self._send_by(client, functools.partial(request, timeout=timeout), what)
             except Unreachable:
                 self._require_time_left(client.events, what, began)
                 continue
             except KafkaUnavailableError as e:
-                if self._is_silent:
-                    e.repeatable = False
+                e.repeatable = e.repeatable and not self._is_silent and time.monotonic() - first < _REACH
                 raise
             self._has_responded(client)
             return response
@@ -373,7 +384,7 @@ class KafkaCluster:
     @property
     def _is_silent(self) -> bool:
         """Whether no broker has responded to anything for the time limit."""
-        return not self._responded and self._first_try is not None and time.monotonic() - self._first_try >= _SILENCE
+        return not self._responded and self._first_try is not None and time.monotonic() - self._first_try >= _REACH
 
     def _patience(self, client: _Client) -> float:
         """Seconds to wait for a response.
@@ -433,6 +444,12 @@ class _Client:
         """The response to a request."""
         # The client's own timeout comes first, with an error; this one is for a client without it.
         return wait_for(future, self.admin, self.events, timeout=timeout + 5, what=what)
+
+
+class _Request(Protocol[T_co]):
+    """Sends a request by a client, with a time limit in seconds, and waits for the response."""
+
+    def __call__(self, client: _Client, timeout: float) -> T_co: ...
 
 
 _RequestOfKeys = Callable[["_Client", Sequence[K], float, str], Mapping[K, T]]

@@ -31,6 +31,8 @@ _GUESSED_BYTES: Final = 64 * 1024
 """Assumed size of the first record: a large value keeps the first fetch small."""
 _LOOK: Final = 10.0
 """Seconds to look up the first offset and the end of the partition after a failed read."""
+_IS_THERE: Final = 15.0
+"""Seconds without progress after which a look shows whether the partition has a leader: longer than most elections."""
 _WAIT: Final = 0.1
 """Seconds that the client may wait to fill a fetch: the largest delay at the end of a partition."""
 
@@ -148,7 +150,7 @@ class _Reader:
         largest = _GUESSED_BYTES
         try:
             self._consumer.assign([TopicPartition(self._topic, self._partition, self._position)])
-            progress = time.monotonic()
+            progress, looked = time.monotonic(), False
             while self._position < self._end:
                 limit = min(_FETCH_RECORDS, max(1, _BATCH_BYTES // largest), self._end - self._position)
                 before = self._position
@@ -159,7 +161,11 @@ class _Reader:
                 if len(self._rows) >= _BATCH_RECORDS or self._bytes >= _BATCH_BYTES:
                     yield self._batch()
                 if self._position > before:
-                    progress = time.monotonic()
+                    progress, looked = time.monotonic(), False
+                elif not looked and time.monotonic() - progress > _IS_THERE:
+                    # Raises if no leader responds. One that does may have reasons to wait: a quota, a transaction.
+                    self._bounds()
+                    looked = True
                 elif self._events.denied is not None or time.monotonic() - progress > self._timeout:
                     raise self._standstill()
             if self._rows:
@@ -206,12 +212,16 @@ class _Reader:
             message += "; an open transaction may hide what follows: wait until it is committed, aborted or timed out"
         return KafkaUnavailableError(message)
 
-    def _loss(self) -> DataLossError | None:
-        """The error if offsets of the rest of the range are gone from Kafka."""
+    def _bounds(self) -> tuple[int, int]:
+        """The first offset of the partition, and its end, from its leader."""
         # A consumer's own watermark is the last stable offset: with it, an open transaction would look like data loss.
         cluster = KafkaCluster(self._config, timeout=_LOOK, retrier=Retrier(RetryPolicy(max_retries=0)))
         low = cluster.earliest(self._topic, [self._partition])[self._partition]
-        high = cluster.ends(self._topic, [self._partition], "read_uncommitted")[self._partition]
+        return low, cluster.ends(self._topic, [self._partition], "read_uncommitted")[self._partition]
+
+    def _loss(self) -> DataLossError | None:
+        """The error if offsets of the rest of the range are gone from Kafka."""
+        low, high = self._bounds()
         if self._position < low:
             missing, cause = (self._position, min(low, self._end)), "retention or a deletion of records removed them"
         elif high < self._end:

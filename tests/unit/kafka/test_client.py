@@ -139,6 +139,29 @@ def test_requests_are_repeated_by_the_retrier(silent: dict[str, object]) -> None
     assert str(silent["bootstrap.servers"]) in retries[0].what
 
 
+def test_all_tries_of_a_request_without_a_response_have_one_time_limit(
+    silent: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many the policy allows: an error soon is worth more than another try of a broker that is down."""
+    monkeypatch.setattr("airflow_provider_kafka_s3.kafka.offsets._REACH", 0.5)
+    monkeypatch.setattr("airflow_provider_kafka_s3.kafka.offsets._LEAST", 0.1)
+    retries: list[RetryDetails] = []
+    retrier = Retrier(RetryPolicy(max_retries=1_000), sleep=lambda _: None, on_retry=retries.append)
+    with pytest.raises(KafkaUnavailableError, match="Timed out"):
+        KafkaCluster(silent, timeout=0.2, retrier=retrier).describe("t")
+    assert 1 <= len(retries) <= 5
+
+
+def test_a_read_ends_when_no_leader_responds(silent: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long before the time in which a leader that responds has to give a record: that one may limit the rate."""
+    monkeypatch.setattr(records, "_IS_THERE", 0.1)
+    monkeypatch.setattr(records, "_LOOK", 0.2)
+    began = time.monotonic()
+    with pytest.raises(KafkaUnavailableError, match="cannot find the start of topic 't'"):
+        next(read_records(silent, "t", 0, 0, 1, isolation="read_committed", timeout=600))
+    assert time.monotonic() - began < 60
+
+
 def test_a_client_that_gets_no_response_is_replaced(monkeypatch: pytest.MonkeyPatch, silent: dict[str, object]) -> None:
     """Its metadata may name a controller that is down: the next try uses a new client."""
     made: list[object] = []
