@@ -169,7 +169,7 @@ def test_only_the_object_of_a_compacted_record_is_lost() -> None:
     with pytest.raises(BatchLossError, match=re.escape(first)) as caught:
         topic.restore(*before)
 
-    assert "1 objects of topic" in str(caught.value)
+    assert "1 object of topic" in str(caught.value)
     assert topic.objects() == {key: body for key, body in before.items() if key != first}
 
 
