@@ -714,4 +714,128 @@ UNIT_MUTATIONS: Final = (
         test=f"{_UNIT}/batch/test_control_documents.py"
         "::test_an_impossible_plan_of_a_replay_is_refused_although_its_checksum_fits",
     ),
+    Mutation(
+        "manifest-with-odd-checksum",
+        "the checksum of a part may be any text",
+        (
+            Edit(
+                f"{PACKAGE}/documents/manifest.py",
+                "or not all(\n            _CHECKSUM.fullmatch(checksum) for _, checksum in self.parts\n        ):",
+                ":",
+            ),
+        ),
+        test=f"{_UNIT}/batch/test_control_documents.py"
+        "::test_an_impossible_manifest_is_refused_although_its_checksum_fits",
+    ),
+    Mutation(
+        "manifest-with-odd-crc",
+        "the CRC-32 of an object may be any text",
+        (
+            Edit(
+                f"{PACKAGE}/documents/manifest.py",
+                "        if _CRC32.fullmatch(self.crc32) is None:\n",
+                "        if False:\n",
+            ),
+        ),
+        test=f"{_UNIT}/batch/test_control_documents.py"
+        "::test_an_impossible_manifest_is_refused_although_its_checksum_fits",
+    ),
+    Mutation(
+        "manifest-with-odd-times",
+        "the lowest timestamp of an object may be above the highest",
+        (
+            Edit(
+                f"{PACKAGE}/documents/manifest.py",
+                "self.min_timestamp > self.max_timestamp or ",
+                "",
+            ),
+        ),
+        test=f"{_UNIT}/batch/test_control_documents.py"
+        "::test_an_impossible_manifest_is_refused_although_its_checksum_fits",
+    ),
+    Mutation(
+        "manifest-with-odd-tombstones",
+        "a slice may have more tombstones than records",
+        (
+            Edit(
+                f"{PACKAGE}/documents/manifest.py",
+                "not 0 <= self.tombstones <= self.records or ",
+                "",
+            ),
+        ),
+        test=f"{_UNIT}/batch/test_control_documents.py"
+        "::test_an_impossible_manifest_is_refused_although_its_checksum_fits",
+    ),
+    Mutation(
+        "dead-letters-unaccounted",
+        "dead letters of a slice need not be in objects",
+        (
+            Edit(
+                f"{PACKAGE}/documents/manifest.py",
+                '            expected[dead] = (result.dead_letters, "dead letters")\n',
+                "",
+            ),
+        ),
+        test=f"{_UNIT}/batch/test_control_documents.py::test_a_commit_that_does_not_fit_its_plan_is_refused",
+    ),
+    Mutation(
+        "uploads-of-other-slices",
+        "uploads of a batch stay pending when a slice has failed",
+        (
+            Edit(
+                f"{PACKAGE}/batch/execute.py",
+                "        store.abort_uploads([(entry.key, entry.upload_id) for rows in done for entry in rows.objects])\n",
+                "",
+            ),
+        ),
+        test=f"{_UNIT}/batch/test_dead_letters.py::test_uploads_of_other_slices_are_ended_when_a_record_is_refused",
+    ),
+    Mutation(
+        "debt-as-gap",
+        "the status shows debt as a gap",
+        (
+            Edit(
+                f"{PACKAGE}/inspect/status.py",
+                "known = marker.covered | marker.debt | view.claims",
+                "known = marker.covered | view.claims",
+            ),
+        ),
+        test=f"{_UNIT}/batch/test_inspection.py::test_debt_and_claims_between_landed_offsets_are_no_gaps_in_the_status",
+    ),
+    Mutation(
+        "claims-as-gap",
+        "the status shows planned offsets as a gap",
+        (
+            Edit(
+                f"{PACKAGE}/inspect/status.py",
+                "known = marker.covered | marker.debt | view.claims",
+                "known = marker.covered | marker.debt",
+            ),
+        ),
+        test=f"{_UNIT}/batch/test_inspection.py::test_debt_and_claims_between_landed_offsets_are_no_gaps_in_the_status",
+    ),
+    Mutation(
+        "replay-ends-too-far",
+        "the end of a partition may have more records than the plan",
+        (
+            Edit(
+                f"{PACKAGE}/replay/job.py",
+                "if end.records < 0 or (most is not None and end.records > most):",
+                "if end.records < 0:",
+            ),
+        ),
+        test=f"{_UNIT}/replay/test_documents.py::test_an_end_with_more_records_than_the_plan_is_not_believed",
+    ),
+    Mutation(
+        "replay-of-another-partition",
+        "objects of another partition are sent",
+        (
+            Edit(
+                f"{PACKAGE}/replay/source.py",
+                " or objects.plan.slices[one.slice].partition != partition:",
+                ":",
+            ),
+        ),
+        test=f"{_UNIT}/replay/test_documents.py::test_objects_of_another_partition_are_not_sent",
+    ),
 )

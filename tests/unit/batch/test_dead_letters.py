@@ -150,6 +150,19 @@ def test_more_dead_letters_than_the_limit_fail_the_batch(limit: int) -> None:
     assert topic.check() == 6
 
 
+def test_uploads_of_other_slices_are_ended_when_a_record_is_refused() -> None:
+    """No other process has their ids."""
+    topic = Topic(msgspec.structs.replace(LAYOUT, errors="fail"), partitions=2)
+    topic.append(b"1", partition=0)
+    topic.append(b"{", partition=1)
+    step = topic.pipeline.run(topic.request()).advance()
+    assert not isinstance(step, TopicResult)
+    with pytest.raises(RecordError, match="partition 1, offset 0"):
+        topic.pipeline.execute(step, run="a")
+    assert topic.objects() == {}
+    assert not list(topic.bucket.pending_uploads("lake/"))
+
+
 SMALL_BATCHES = Limits(records_per_batch=4)
 
 

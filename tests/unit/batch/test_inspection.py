@@ -13,6 +13,7 @@ import pytest
 from airflow_provider_kafka_s3.batch.object_metadata import CRC32_METADATA
 from airflow_provider_kafka_s3.batch.rebuild import BuiltObject
 from airflow_provider_kafka_s3.batch.request import TopicResult, Verification
+from airflow_provider_kafka_s3.documents.marker import Marker, PartitionState
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
 from airflow_provider_kafka_s3.exceptions import (
     BatchLossError,
@@ -26,6 +27,7 @@ from airflow_provider_kafka_s3.exceptions import (
     UnknownOutcomeError,
 )
 from airflow_provider_kafka_s3.inspect import verify as inspection
+from airflow_provider_kafka_s3.inspect.status import topic_status
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.maintenance.accept_loss import accept_loss
 from airflow_provider_kafka_s3.maintenance.reset import reset
@@ -34,7 +36,8 @@ from airflow_provider_kafka_s3.storage.port import StoredObject
 from airflow_provider_kafka_s3.testing.invariants import check_unchanged, snapshot
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from airflow_provider_kafka_s3.testing.stores import Fault, FaultyStore, SimulatedCrash
-from tests.protocol.engine import CONTROL, TOPIC, TOPICS_DIR, Engine, builder, check_landed, crash_after
+from tests.plans import data_plan, slices_of
+from tests.protocol.engine import CONTROL, LAYOUT, TOPIC, TOPICS_DIR, Engine, builder, check_landed, crash_after
 
 DATA = f"{TOPICS_DIR}/{TOPIC}/"
 
@@ -521,3 +524,17 @@ def test_verify_writes_nothing_whatever_goes_wrong(pipeline: Pipeline, fault: Fa
         if len(store.requests) < number:
             break
     assert number > 20
+
+
+def test_debt_and_claims_between_landed_offsets_are_no_gaps_in_the_status() -> None:
+    """A gap is what no run has claimed: these are landed by the next one, or by that which has planned them."""
+    kafka = SimulatedKafka()
+    topic_id = kafka.create_topic(TOPIC)
+    log = Engine(MemoryStore(), kafka).log
+    covered = ((0, 2), (4, 6), (8, 10), (12, 14))
+    state = {0: PartitionState(covered=covered, debt=((2, 4),))}
+    marker = Marker(topic=TOPIC, cluster_id="", topic_id=topic_id, start={0: 0}, partitions=state)
+    log.create_marker(marker, data_prefix=DATA)
+    log.create_plan(data_plan(LAYOUT, slices_of((0, 6, 8)), topic=TOPIC, topic_id=topic_id))
+    (partition,) = topic_status(log, None).partitions
+    assert (partition.gaps, partition.debt, partition.open) == (((10, 12),), ((2, 4),), ((6, 8),))

@@ -86,6 +86,28 @@ def test_a_replay_goes_on_after_a_damaged_end_is_deleted(replay: Replay) -> None
     assert [json.loads(replay.body(f"end-{replay.nonce}-{p}"))["records"] for p in range(PARTITIONS)] == [RECORDS] * 3
 
 
+def test_an_end_with_more_records_than_the_plan_is_not_believed(replay: Replay) -> None:
+    """What the replay returns would be wrong."""
+    replay.put("end", signed({**json.loads(replay.body("end")), "records": RECORDS + 1}))
+    with pytest.raises(CorruptControlError, match=f"it has {RECORDS + 1} records, and the plan {RECORDS}"):
+        replay.replay()
+
+
+def test_objects_of_another_partition_are_not_sent(replay: Replay) -> None:
+    """A plan may have them with the same offsets and numbers of records as those of the right one."""
+    body = json.loads(replay.body("plan"))
+    partitions = body["partitions"]
+    replay.put("plan", signed({**body, "partitions": {**partitions, "1": partitions["2"], "2": partitions["1"]}}))
+    with pytest.raises(
+        CorruptControlError, match=r"it has 4 records of partition \d with offsets from 0 to 3 in 'lake/"
+    ):
+        replay.replay()
+    assert {partition: len(records) for partition, records in replay.cluster.sent.items() if records} == {
+        0: RECORDS,
+        1: 2,
+    }
+
+
 @pytest.mark.parametrize("name", WAYS_OUT)
 def test_bytes_that_are_damaged_on_their_way_are_read_again(
     replay: Replay, name: str, monkeypatch: pytest.MonkeyPatch
