@@ -28,6 +28,7 @@ from airflow_provider_kafka_s3.config import (
 )
 from airflow_provider_kafka_s3.documents.manifest import ObjectEntry
 from airflow_provider_kafka_s3.exceptions import BatchLossError
+from airflow_provider_kafka_s3.messages import count
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.testing.stores import Fault, FaultyStore, SimulatedCrash
@@ -152,7 +153,7 @@ def test_an_object_depends_on_no_record_before_its_first_one(
     if there == before.keys():
         topic.restore()
     else:
-        with pytest.raises(BatchLossError, match=f"{len(before) - len(there)} objects of topic"):
+        with pytest.raises(BatchLossError, match=f"{count(len(before) - len(there), 'object')} of topic"):
             topic.restore()
 
     assert topic.objects() == {key: before[key] for key in there}
