@@ -34,7 +34,7 @@ from airflow_provider_kafka_s3.exceptions import (
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.maintenance.accept_loss import record_gone
 from airflow_provider_kafka_s3.maintenance.repair_index import repair_indexes
-from airflow_provider_kafka_s3.messages import count
+from airflow_provider_kafka_s3.messages import count, few
 from airflow_provider_kafka_s3.storage.port import StoredObject
 
 __all__ = ["Gone", "GoneRule", "Repaired", "repair"]
@@ -423,7 +423,7 @@ def _not_foldable(plan: Plan, decision: Manifest | None, marker: Marker, still_o
     if decision is None:
         return "it is undecided"
     if decision.status == "reset" and still_open:
-        return f"below the reset, not all is complete: {count(len(still_open), 'batch')}, {sorted(still_open)}"
+        return f"not complete below the reset: {count(len(still_open), 'batch')}, {few(sorted(still_open))}"
     return ""
 
 

@@ -144,9 +144,9 @@ def test_repair_folds_no_reset_over_a_batch_that_is_open() -> None:
     pipeline.puts_back(older)
     done = repair(pipeline.engine.committer, start={})
     assert (done.was, done.written) == ("right", False)
-    assert "objects are absent" in done.open[2]
+    assert done.open[2].startswith("absent: ")
     assert {n: why for n, why in done.open.items() if n > 2} == {
-        3: "batches [2] below the reset are not complete",
+        3: "not complete below the reset: 1 batch, 2",
         4: "it follows a reset that is not complete",
     }
     assert pipeline.marker == older
