@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Final
 
 from dev.kafka_broker import KafkaBroker, new_cluster_id
@@ -166,10 +167,56 @@ class ThreeBrokers(_ReplicatedTopics, Startable):
         for node in self.nodes.values():
             node.stop()
 
+    def create_rotated(self, name: str) -> str:
+        """Create a topic of three partitions, each on all brokers and led by another one. Returns the name."""
+        from confluent_kafka.admin import NewTopic
+
+        topic = NewTopic(name, num_partitions=3, replica_assignment=[[1, 2, 3], [2, 3, 1], [3, 1, 2]])
+        self.admin.create_topics([topic])[name].result()
+        wait_until(lambda: self._leaders(name) == 3, f"a leader for all partitions of {name}")
+        return name
+
     def kill(self, *numbers: int) -> None:
         """Kill brokers."""
         for number in numbers:
             self.nodes[number].kill()
+
+    def restart(self, number: int) -> None:
+        """Start a killed broker again."""
+        self.nodes[number].restart()
+
+    def reassign(self, topic: str, replicas: Mapping[int, Sequence[int]], jars: Path) -> None:
+        """Move partitions to other brokers, and wait until they are there: only a Java client has this request.
+
+        Args:
+            topic: name of the topic.
+            replicas: per partition its new brokers.
+            jars: of Kafka.
+        """
+        import pyspark
+        from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+
+        (py4j_jar,) = (Path(pyspark.__file__).parent / "jars").glob("py4j-*.jar")
+        port, token = launch_gateway(jarpath=str(py4j_jar), classpath=f"{jars}/*", die_on_exit=True, enable_auth=True)
+        gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token, auto_convert=True))
+        try:
+            java = gateway.jvm
+            client = java.org.apache.kafka.clients.admin
+            admin = client.Admin.create({"bootstrap.servers": self.bootstrap_servers})
+            moves = {
+                java.org.apache.kafka.common.TopicPartition(topic, p): java.java.util.Optional.of(
+                    client.NewPartitionReassignment([*numbers])
+                )
+                for p, numbers in replicas.items()
+            }
+            admin.alterPartitionReassignments(moves).all().get()
+            wait_until(lambda: admin.listPartitionReassignments().reassignments().get().isEmpty(), "the moves")
+            admin.close()
+        finally:
+            gateway.shutdown()
+        wait_until(
+            lambda: all(self.in_sync(topic, p) == {*numbers} for p, numbers in replicas.items()), "the new leaders"
+        )
 
     def revive(self) -> None:
         """Start killed brokers again, and wait until the cluster has them back."""
