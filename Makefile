@@ -102,7 +102,7 @@ mutants: setup-3.3 ## remove one safety step of the protocol at a time and check
 	@$(RUN) -m tests.protocol.mutants $(ARGS)
 
 soak: setup-3.3 versitygw ## MINUTES=10 of records, killed processes and faults, landed as FORMAT (SEED chooses one); then checks that every offset is landed once
-	@$(RUN) -m tests.soak $(if $(SECONDS),--seconds $(SECONDS),$(if $(MINUTES),--minutes $(MINUTES))) $(if $(SEED),--seed $(SEED)) $(if $(FORMAT),--format "$(FORMAT)")
+	@$(RUN) -m tests.soak $(if $(SECONDS),--seconds $(SECONDS),$(if $(MINUTES),--minutes $(MINUTES))) $(if $(SEED),--seed $(SEED)) $(if $(FORMAT),--format "$(FORMAT)") $(if $(BROKERS),--brokers $(BROKERS))
 
 faults: setup-3.3 versitygw ## every request of the protocol x every fault x server x TLS x size x kind of objects, and every interleaving, half an hour
 	@EVERY_FAULT=1 $(RUN) $(PYTEST) --dist worksteal tests/faults/test_every_fault.py \

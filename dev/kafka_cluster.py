@@ -147,6 +147,8 @@ class ThreeBrokers(_ReplicatedTopics, Startable):
         config: more settings of ``server.properties`` of all.
     """
 
+    replication_factor = 3
+
     def __init__(self, config: Mapping[str, str] | None = None) -> None:
         super().__init__("")
         self._config = {**_QUICK, **(config or {})}

@@ -8,7 +8,7 @@ import logging
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dev.waiting import wait_until
 
@@ -49,6 +49,9 @@ class KafkaTools:
 
     Clients need ``bootstrap_servers`` only, so it also works on a cluster that this process did not start.
     """
+
+    replication_factor: ClassVar[int] = 1
+    """Of topics that are created without a choice of brokers."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         self.bootstrap_servers = bootstrap_servers
@@ -112,7 +115,7 @@ class KafkaTools:
         """Create a topic and wait until every partition has a leader. Returns the name."""
         from confluent_kafka.admin import NewTopic
 
-        topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
+        topic = NewTopic(name, partitions, self.replication_factor, config=dict(config or {}))
         self.admin.create_topics([topic])[name].result()
         wait_until(lambda: self._leaders(name) == partitions, f"a leader for all partitions of {name}")
         return name

@@ -8,6 +8,7 @@ import random
 import sys
 
 from dev.kafka_broker import KafkaBroker
+from dev.kafka_cluster import ThreeBrokers
 from tests.kinds import KINDS
 from tests.soak.soak import soak
 
@@ -20,6 +21,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().getrandbits(32), help="default: a new one")
     parser.add_argument("--format", choices=KINDS, help="what the topic is landed as; default: the seed chooses one")
     parser.add_argument("--workers", type=int, default=3, help="processes at the same time (default: %(default)s)")
+    parser.add_argument("--brokers", type=int, choices=(1, 3), default=1, help="three are killed in turn")
     options = parser.parse_args()
     seconds = options.minutes * 60 if options.seconds is None else options.seconds
     kind = options.format or sorted(KINDS)[options.seed % len(KINDS)]
@@ -29,8 +31,8 @@ def main() -> int:
         print(line, flush=True)
 
     logging.disable(logging.WARNING)
-    with KafkaBroker() as broker:
-        figures = soak(broker, seconds=seconds, seed=options.seed, kind=kind, workers=options.workers, report=report)
+    with KafkaBroker() if options.brokers == 1 else ThreeBrokers() as kafka:
+        figures = soak(kafka, seconds=seconds, seed=options.seed, kind=kind, workers=options.workers, report=report)
     bucket = figures.bucket
     assert bucket is not None
     kinds = ", ".join(f"{name} {count}" for name, count in sorted(figures.faults.items()))

@@ -24,8 +24,10 @@ from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Erro
 from airflow_provider_kafka_s3.maintenance import gc
 from airflow_provider_kafka_s3.testing.invariants import BucketSummary, check_bucket, read_source
 from dev.fault_proxy import FaultProxy
+from dev.kafka_cluster import ThreeBrokers
 from dev.kafka_tools import KafkaTools, Message
 from dev.versitygw import VersityGateway
+from dev.waiting import wait_until
 from tests.kinds import KINDS, SCHEMAS, Kind, KindName, Landed
 from tests.soak.chaos import Chaos
 from tests.soak.worker import PIPELINE, TOPICS_DIR, client_of, land, layout_of, make_pipeline, work
@@ -53,6 +55,7 @@ class Figures:
         without_values: of these, in objects of keys and headers alone.
         runs: how runs ended, and how often: ``started``, ``landed``, ``failed``, ``terminal``.
         kills: processes that were killed.
+        brokers_killed: brokers that were killed, and started again.
         abandoned: batches that were abandoned.
         requests: that processes sent.
         faults: by kind.
@@ -66,6 +69,7 @@ class Figures:
     without_values: int = 0
     runs: collections.Counter[str] = field(default_factory=collections.Counter)
     kills: int = 0
+    brokers_killed: int = 0
     abandoned: int = 0
     requests: int = 0
     faults: collections.Counter[str] = field(default_factory=collections.Counter)
@@ -77,8 +81,8 @@ class Figures:
         """The counts as a line of text."""
         return (
             f"{self.seconds:6.0f} s  {self.produced:,} records produced, {self.runs['landed']:,} runs landed, "
-            f"{self.runs['failed']:,} failed for a while, {self.kills:,} processes killed, {self.abandoned:,} batches "
-            f"abandoned, {self.faults.total():,} faults in {self.requests:,} requests"
+            f"{self.runs['failed']:,} failed for a while, {self.kills:,} processes and {self.brokers_killed:,} "
+            f"brokers killed, {self.abandoned:,} batches abandoned, {self.faults.total():,} faults in {self.requests:,} requests"
         )
 
 
@@ -136,7 +140,7 @@ def soak(
     """Run a soak.
 
     Args:
-        kafka: the cluster.
+        kafka: the cluster; of several brokers one after the other is killed and started again.
         seconds: how long faults happen; longer on a busy machine, until the minimum of events is reached.
         seed: of all random choices.
         kind: what the topic is landed as.
@@ -169,6 +173,9 @@ def soak(
             target=_produce, args=(kafka, topic, KINDS[kind], random.Random(rng.random()), figures, over)
         )
         producer.start()
+        killer = threading.Thread(target=_kill_brokers, args=(kafka, topic, random.Random(rng.random()), figures, over))
+        if isinstance(kafka, ThreeBrokers):
+            killer.start()
         processes = [
             _Worker({**config, "name": f"worker-{i}", "seed": rng.getrandbits(32)}, figures, lock)
             for i in range(workers)
@@ -205,6 +212,8 @@ def soak(
             for worker in processes:
                 worker.kill()
             producer.join()
+            if killer.ident is not None:
+                killer.join()
         assert not figures.terminal, figures.terminal
         # Requests in flight arrive after their sender was killed.
         proxy.wait_until_idle()
@@ -217,6 +226,16 @@ def _await(condition: Callable[[], bool], over: threading.Event, *, timeout: flo
     deadline = time.monotonic() + timeout
     while not condition() and time.monotonic() < deadline:
         over.wait(0.05)
+
+
+def _kill_brokers(kafka: ThreeBrokers, topic: str, rng: random.Random, figures: Figures, over: threading.Event) -> None:
+    """Kill one broker at a time; the next one when all replicas are complete again."""
+    while not over.wait(rng.uniform(1.0, 5.0)):
+        kafka.kill(rng.choice((1, 2, 3)))
+        figures.brokers_killed += 1
+        over.wait(rng.uniform(0.0, 8.0))
+        kafka.revive()
+        wait_until(lambda: all(kafka.in_sync(topic, p) == {1, 2, 3} for p in range(PARTITIONS)), "all replicas")
 
 
 def _produce(
@@ -237,7 +256,8 @@ def _produce(
         if outcome < 0.02:
             kafka.produce_transaction(topic, burst, commit=outcome < 0.01)
         else:
-            kafka.produce(topic, burst)
+            # A leader that dies may have stored what it has not confirmed.
+            kafka.produce(topic, burst, enable_idempotence=isinstance(kafka, ThreeBrokers))
         if not 0.01 <= outcome < 0.02:
             figures.produced += len(burst)
             if kind.has_objects_without_values:
