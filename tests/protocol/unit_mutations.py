@@ -784,8 +784,8 @@ UNIT_MUTATIONS: Final = (
         (
             Edit(
                 f"{PACKAGE}/batch/execute.py",
-                "        store.abort_uploads([(entry.key, entry.upload_id) for rows in done for entry in rows.objects])\n",
-                "",
+                "        store.abort_uploads(",
+                "        list(",
             ),
         ),
         test=f"{_UNIT}/batch/test_dead_letters.py::test_uploads_of_other_slices_are_ended_when_a_record_is_refused",
@@ -837,5 +837,126 @@ UNIT_MUTATIONS: Final = (
             ),
         ),
         test=f"{_UNIT}/replay/test_documents.py::test_objects_of_another_partition_are_not_sent",
+    ),
+    Mutation(
+        "coverage-by-released",
+        "a batch that has released its offsets accounts for them",
+        (
+            Edit(
+                f"{PACKAGE}/batch/coverage.py",
+                "                if decision is None or decision.is_released:\n",
+                "                if decision is None:\n",
+            ),
+        ),
+        test=f"{_UNIT}/batch/test_coverage.py"
+        "::test_offsets_of_an_abandoned_batch_are_found_in_the_one_that_landed_them",
+    ),
+    Mutation(
+        "index-of-another-topic",
+        "the index of another topic is used",
+        (
+            Edit(
+                f"{PACKAGE}/batch/log.py",
+                "        self._check_topic(index.topic, where)\n",
+                "",
+            ),
+        ),
+        test=f"{_UNIT}/batch/test_damaged_documents.py::test_a_document_at_the_key_of_another_one_is_an_error",
+    ),
+    Mutation(
+        "index-of-other-batches",
+        "the index of other batches is used",
+        (
+            Edit(
+                f"{PACKAGE}/batch/log.py",
+                "        if (index.first, len(index.batches)) != (numbers.start, len(numbers)):\n",
+                "        if False:\n",
+            ),
+        ),
+        test=f"{_UNIT}/batch/test_damaged_documents.py::test_an_index_at_the_key_of_another_one_is_an_error",
+    ),
+    Mutation(
+        "run-of-another-key",
+        "the target of another run is taken for that of a run",
+        (
+            Edit(
+                f"{PACKAGE}/batch/log.py",
+                "        if record.run != run:\n",
+                "        if False:\n",
+            ),
+        ),
+        test=f"{_UNIT}/batch/test_damaged_documents.py::test_a_document_at_the_key_of_another_one_is_an_error",
+    ),
+    Mutation(
+        "amend-of-another-batch",
+        "losses of another batch are taken for those of a batch",
+        (
+            Edit(
+                f"{PACKAGE}/batch/log.py",
+                "            if stored[0].batch != batch:\n",
+                "            if False:\n",
+            ),
+        ),
+        test=f"{_UNIT}/batch/test_damaged_documents.py::test_a_document_at_the_key_of_another_one_is_an_error",
+    ),
+    Mutation(
+        "owner-of-another-topic",
+        "the owner of another topic is taken for that of a topic",
+        (
+            Edit(
+                f"{PACKAGE}/documents/owner.py",
+                "        if keys.owner_key(topics_dir, owner.topic) != key:\n",
+                "        if False:\n",
+            ),
+        ),
+        test=f"{_UNIT}/batch/test_damaged_documents.py::test_a_document_at_the_key_of_another_one_is_an_error",
+    ),
+    Mutation(
+        "job-of-another-topic",
+        "a job reads a topic that was created again",
+        (
+            Edit(
+                f"{PACKAGE}/spark/job.py",
+                "            require_topic_id(self._source, topic_log, topic_id_of(committer.log, plan))\n",
+                "",
+            ),
+        ),
+        test=f"{_UNIT}/spark/test_job_outcomes.py::test_a_topic_that_is_created_again_decides_nothing",
+    ),
+    Mutation(
+        "error-of-another-topic",
+        "the error of a job is not that its topic was created again",
+        (
+            Edit(
+                f"{PACKAGE}/spark/job.py",
+                "        require_topic_id(self._source, topic.committer.log, topic_id_of(topic.committer.log, plan))\n",
+                "",
+            ),
+        ),
+        test=f"{_UNIT}/spark/test_job_outcomes.py::test_a_topic_that_is_created_again_decides_nothing",
+    ),
+    Mutation(
+        "replay-to-another-target",
+        "a replay is continued to another topic of the name",
+        (
+            Edit(
+                f"{PACKAGE}/replay/run.py",
+                "    require_same_target(config, plan, target)\n",
+                "",
+            ),
+        ),
+        test=f"{_UNIT}/replay/test_continuing.py::test_a_replay_is_not_continued_to_another_topic_of_the_name",
+    ),
+    Mutation(
+        "column-defaults-ignored",
+        "schemas that differ in defaults are taken for the same",
+        (
+            Edit(
+                f"{PACKAGE}/schemas/projection.py",
+                "(a.name, a.number, a.default) == (b.name, b.number, b.default)",
+                "(a.name, a.number) == (b.name, b.number)",
+            ),
+        ),
+        test=f"{_UNIT}/schemas/test_projection.py::test_schemas_with_other_defaults_are_not_the_same",
     ),
 )

@@ -9,10 +9,11 @@ from airflow_provider_kafka_s3.batch.log_index import disjoint
 from airflow_provider_kafka_s3.documents.marker import Marker
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.exceptions import LogTamperedError
+from airflow_provider_kafka_s3.maintenance.abandon import abandon
 from airflow_provider_kafka_s3.maintenance.reset import reset
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
-from tests.protocol.engine import TOPIC, Engine
+from tests.protocol.engine import TOPIC, Engine, crash_after
 
 TARGET = Offsets({0: [(0, 3)]})
 
@@ -61,6 +62,25 @@ def test_offsets_are_found_in_the_batches_of_their_generation_alone(topic: Topic
 
     expected = {0: 1, 1: 3}[generation]
     assert [[one.plan.batch for one in found] for found in (upward, downward)] == [[expected], [expected]]
+
+
+@pytest.mark.parametrize("upward", [True, False])
+def test_offsets_of_an_abandoned_batch_are_found_in_the_one_that_landed_them(topic: Topic, upward: bool) -> None:
+    """Both claim them; the first has released them."""
+    for _ in range(3):
+        topic.kafka.append(TOPIC, 0, b"x")
+    crash_after("*.plan.json", topic.bucket, topic.kafka, "died")
+    abandon(topic.engine.committer, 2, release="debt", reason="", operator="me")
+    assert topic.engine.run("next").status == "ok"
+    log = topic.engine.log
+    marker, _ = log.require_marker()
+    target = Offsets({0: [(3, 6)]})
+    found = (
+        covering_upward(log, target, generation=0, low=1, marker=marker)
+        if upward
+        else covering_downward(log, target, generation=0, marker=marker)
+    )
+    assert [one.plan.batch for one in found] == [3]
 
 
 @pytest.mark.parametrize("upward", [True, False])

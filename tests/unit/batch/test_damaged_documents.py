@@ -256,3 +256,36 @@ def test_a_manifest_of_another_plan_names_both_documents(bucket: MemoryStore) ->
         log.read_manifest(1)
     assert log.plan_url(1) in str(refused.value)
     assert log.manifest_url(1) in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "change"),
+    [
+        (keys.marker_key(CONTROL), {"topic": "other"}),
+        (keys.plan_key(CONTROL, 1), {"topic": "other"}),
+        (keys.plan_key(CONTROL, 1), {"batch": 2}),
+        (keys.manifest_key(CONTROL, 1), {"batch": 2}),
+        (keys.amend_key(CONTROL, 1, 1), {"batch": 2}),
+        (keys.run_key(CONTROL, "first"), {"run": "second"}),
+        (keys.index_key(CONTROL, 1, BATCHES), {"topic": "other"}),
+        (keys.owner_key(TOPICS_DIR, TOPIC), {"topic": "other"}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else str(value),
+)
+def test_a_document_at_the_key_of_another_one_is_an_error(
+    bucket: MemoryStore, key: str, change: dict[str, Any]
+) -> None:
+    """A copy, or a restored object, may be at the wrong place."""
+    bucket = bucket.copy()
+    body = json.loads(stored(Engine(bucket, SimulatedKafka()).log, key)) | change
+    del body["sha256"]
+    assert read(bucket, key, canonical({**body, "sha256": digest(body)})) is None
+
+
+def test_an_index_at_the_key_of_another_one_is_an_error(bucket: MemoryStore) -> None:
+    """Its batches are not those of its name."""
+    bucket = bucket.copy()
+    log = Engine(bucket, SimulatedKafka()).log
+    bucket.put_new(keys.index_key(CONTROL, NEXT, BATCHES), stored(log, keys.index_key(CONTROL, 1, BATCHES)))
+    with pytest.raises(CorruptControlError, match="it is of 10 batches from 1 on"):
+        log.read_index(range(NEXT, NEXT + BATCHES))

@@ -23,7 +23,7 @@ from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from tests.unit.batch.simulated_topic import Topic
 from tests.unit.replay.landed import TARGET, layout_of, planned, request
 
-__all__ = ["PARTITIONS", "RECORDS", "Cluster", "Replay"]
+__all__ = ["PARTITIONS", "RECORDS", "Cluster", "Replay", "Target"]
 
 PARTITIONS: Final = 3
 RECORDS: Final = 4

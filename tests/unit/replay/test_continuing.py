@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 from typing import Any
 
@@ -11,12 +12,12 @@ import pytest
 from airflow_provider_kafka_s3.config import Envelope, JsonLines, Rotation
 from airflow_provider_kafka_s3.documents.codec import encode
 from airflow_provider_kafka_s3.documents.replay import ReplayPlan
-from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, TopicRecreatedError
 from airflow_provider_kafka_s3.replay import run
 from airflow_provider_kafka_s3.replay.plan import plan_replay
 from tests.unit.batch.simulated_topic import Topic
-from tests.unit.replay.cluster import PARTITIONS, RECORDS, Replay
-from tests.unit.replay.landed import layout_of, planned, read
+from tests.unit.replay.cluster import PARTITIONS, RECORDS, Replay, Target
+from tests.unit.replay.landed import TARGET, layout_of, planned, read
 
 ALL = dict.fromkeys(range(PARTITIONS), RECORDS)
 START = 1_700_000_000_000
@@ -85,3 +86,15 @@ def test_of_two_that_plan_the_same_replay_both_send_what_is_stored(
     assert replay.replay().sent == {1: RECORDS}
     assert list(replay.cluster.sent) == [1]
     assert replay.topic.bucket.get(replay.key(f"end-{'0' * 8}-1")) is not None
+
+
+@pytest.mark.parametrize(("other", "error"), [("topic_id", TopicRecreatedError), ("cluster_id", ConfigurationError)])
+def test_a_replay_is_not_continued_to_another_topic_of_the_name(
+    replay: Replay, monkeypatch: pytest.MonkeyPatch, other: str, error: type[Exception]
+) -> None:
+    """What was sent is in the one that was there before, or in another cluster."""
+    assert replay.replay().sent == ALL
+    another = dataclasses.replace(TARGET, **{other: "another"})
+    monkeypatch.setattr(Target, "describe", lambda *_: another)
+    with pytest.raises(error):
+        replay.replay()

@@ -376,6 +376,12 @@ def test_schemas_with_other_numbers_of_columns_are_not_the_same() -> None:
     assert project(source, target, [{"a": 7}]) == [{"a": 7}]
 
 
+def test_schemas_with_other_defaults_are_not_the_same() -> None:
+    """Kafka Connect ends the objects of the one before the other, unless they are compatible."""
+    assert same_schema(parsed(record(("a", "int", 1))), parsed(record(("a", "int", 1))))
+    assert not same_schema(parsed(record(("a", "int", 1))), parsed(record(("a", "int", 2))))
+
+
 def test_projections_do_not_import_pandas() -> None:
     """It would cost each of Spark's workers a second and 50 MB."""
     code = """

@@ -251,3 +251,24 @@ def test_a_small_slice_of_which_nothing_is_known_fails_its_topic(
     assert outcome.kind == "spark_job"
     assert "and now they are gone from Kafka. Nothing was decided; try again" in str(outcome.message)
     assert harness.committer().log.read_manifest(1) is None
+
+
+@pytest.mark.parametrize("when", ["before", "during"])
+def test_a_topic_that_is_created_again_decides_nothing(harness: JobHarness, when: str) -> None:
+    """Offsets of its plan mean others now, whatever Spark has read or failed with."""
+    plan, reads = harness.plan(JSON), list[Plan]()
+
+    def create_again() -> None:
+        harness.kafka.create_topic("flights")
+        harness.kafka.append("flights", 0, b"new", timestamp=0)
+
+    def read(plans: Sequence[Plan]) -> list[Row]:
+        reads.extend(plans)
+        create_again()
+        raise RuntimeError("whatever it is")
+
+    if when == "before":
+        create_again()
+    assert harness.job(plan, read).kind == "topic_recreated"
+    assert len(reads) == (when == "during")
+    assert harness.committer().log.read_manifest(1) is None
