@@ -82,7 +82,8 @@ class Figures:
         return (
             f"{self.seconds:6.0f} s  {self.produced:,} records produced, {self.runs['landed']:,} runs landed, "
             f"{self.runs['failed']:,} failed for a while, {self.kills:,} processes and {self.brokers_killed:,} "
-            f"brokers killed, {self.abandoned:,} batches abandoned, {self.faults.total():,} faults in {self.requests:,} requests"
+            f"brokers killed, {self.abandoned:,} batches abandoned, {self.faults.total():,} faults in "
+            f"{self.requests:,} requests"
         )
 
 
