@@ -44,9 +44,9 @@ _REACH: Final = 20.0
 """Seconds of all tries, if no broker accepts a connection or none of them responds: longer than most restarts, and than
 elections of other leaders."""
 
-_FIRST: Final = 12.0
-"""Seconds to wait for a response if no client ever got one: then the address or the port may be wrong. The rest of the
-time is for a new client, which resolves the names again."""
+_FIRST: Final = 10.0
+"""Seconds to wait for a response if no client ever got one: then the address or the port may be wrong. The other
+half of the time is for a new client, which resolves the names again."""
 
 _LEAST: Final = 1.0
 """Seconds of a try that begins when this time is nearly over."""

@@ -137,7 +137,7 @@ def test_an_interval_is_landed_once_however_often_it_is_run(
         ({"kafka_conn_id": "kafka_nowhere"}, "there is no connection 'kafka_nowhere'"),
         ({"aws_conn_id": "aws_nowhere"}, "there is no connection 'aws_nowhere'"),
         ({"spark_conn_id": "spark_nowhere"}, "there is no connection 'spark_nowhere'"),
-        ({"bucket": "never-made-bucket"}, "BucketNotFoundError: .*never-made-bucket"),
+        ({"bucket": "never-made-bucket"}, r"never-made-bucket.*: BucketNotFoundError\]"),
         ({"topics": "never-made"}, "topic 'never-made': TopicNotFoundError"),
         ({"offsets": "data_interval"}, "schedule the DAG with CronDataIntervalTimetable"),
     ],

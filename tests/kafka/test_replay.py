@@ -239,7 +239,7 @@ def test_a_target_that_would_not_keep_the_records_is_refused(
         send(kafka_broker, place, target)
     small = f"small-{uuid.uuid4().hex[:8]}"
     kafka_broker.create_topic(small, 1)
-    with pytest.raises(ConfigurationError, match="has 1 partitions, and records of partition 1 are to be sent"):
+    with pytest.raises(ConfigurationError, match="has 1 partition, and records of partition 1 are to be sent"):
         send(kafka_broker, place, small, replay="small")
     with pytest.raises(ConfigurationError, match="is the one that was landed"):
         send(kafka_broker, place, source, replay="same")
