@@ -669,7 +669,7 @@ UNIT_MUTATIONS: Final = (
         (
             Edit(
                 f"{PACKAGE}/documents/log_index.py",
-                " or (self.first - 1) % count:",
+                " or (self.first - 1) % number:",
                 ":",
             ),
         ),
