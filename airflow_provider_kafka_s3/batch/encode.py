@@ -383,7 +383,7 @@ class _Encoding:
         return left_out
 
     def _open_parts(self, data_object: DataObject) -> Iterator[_OpenPart]:
-        digest = RecordsDigest(whole=self._layout.whole_records)
+        digest = RecordsDigest()
         for part in self._formats.names(tombstones=data_object.is_tombstones):
             key = data_object.key if part == MAIN else sibling_key(self._layout, data_object.key, part)
             stats, index = self._begin(key), None
@@ -464,8 +464,6 @@ class _DeadLetters:
                 generation=self._plan.generation,
             )
             self._object = self._begin(key)
-            if self._object is not None:
-                self._object.digest = RecordsDigest(whole=self._layout.whole_records)
         self.count += len(rejected)
         if self._object is not None:
             self._object.add(self._slice, offsets, times)

@@ -18,10 +18,11 @@ _LITTLE_ENDIAN: Final = np.dtype("<i8")
 
 
 class ObjectStats:
-    """Digest, count, offsets and times of the records written to an object so far, in their order."""
+    """Digests, count, offsets and times of the records written to an object so far, in their order.
 
-    digest: RecordsDigest
-    """Of the records; objects beside each other share one. Set by whoever begins the object."""
+    Attributes:
+        digest: of the records; objects beside each other may share one.
+    """
 
     def __init__(self, topic_id: str, write: Callable[[bytes | memoryview], object], seal: Callable[[], None]) -> None:
         """Count nothing yet.
@@ -33,6 +34,7 @@ class ObjectStats:
         """
         self.write = write
         self.seal = seal
+        self.digest = RecordsDigest()
         self.parts: list[SlicePart] = []
         self._topic_id = topic_id
         self._hash: ContentHash | None = None

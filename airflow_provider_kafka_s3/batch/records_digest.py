@@ -45,13 +45,8 @@ class RecordsDigest:
     over those of keys and headers. SHA-256 over all bytes would take half as much time as JSON lines do altogether.
     """
 
-    def __init__(self, *, whole: bool) -> None:
-        """Digest nothing yet.
-
-        Args:
-            whole: whether keys and headers belong to the records.
-        """
-        self.whole = whole
+    def __init__(self) -> None:
+        """Digest nothing yet."""
         self._records = hashlib.sha256()
         self._headers = hashlib.sha256()
         self._crcs = [0, 0, 0, 0]

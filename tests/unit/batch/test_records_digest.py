@@ -41,7 +41,7 @@ def batch_of(some: Sequence[Record]) -> pa.RecordBatch:
 
 def digest_of(some: Sequence[Record], *, whole: bool = True) -> str:
     """The digest of records in one batch."""
-    digest = RecordsDigest(whole=whole)
+    digest = RecordsDigest()
     RecordsOfBatch(batch_of(some), whole=whole).add_to(digest, slice(0, len(some)))
     return digest.hexdigest()
 
@@ -57,7 +57,7 @@ def test_batches_and_other_records_between_do_not_matter(
     """Cut anywhere, as slices of larger batches, or picked out of batches in which others lie between."""
     expected = digest_of(some, whole=whole)
     edges = [0, *sorted(min(cut, len(some)) for cut in cuts), len(some)]
-    cut, picked = RecordsDigest(whole=whole), RecordsDigest(whole=whole)
+    cut, picked = RecordsDigest(), RecordsDigest()
     for start, stop in itertools.pairwise(edges):
         RecordsOfBatch(batch_of([ONE, *some, ONE]).slice(1), whole=whole).add_to(cut, slice(start, stop))
         mixed, places = list[Record](), list[int]()
@@ -76,7 +76,7 @@ def test_large_batches_are_copied_group_by_group(monkeypatch: pytest.MonkeyPatch
     some: list[Record] = [(n, b"%d" % n, None, []) for n in range(9)]
     expected = digest_of(some[1::2])
     monkeypatch.setattr(records_digest, "_MOVED_BYTES", 1)
-    digest = RecordsDigest(whole=True)
+    digest = RecordsDigest()
     odd = Scattered(np.array([0, 2, 4, 6, 8, 1, 3, 5, 7], np.int64), 5, 9)
     RecordsOfBatch(batch_of(some), whole=True).add_to(digest, odd)
     assert digest.hexdigest() == expected
