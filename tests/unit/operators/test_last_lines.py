@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 # Of Spark 4.0, with an empty cache.
 IVY = """:: loading settings :: url = jar:file:/opt/spark/jars/ivy-2.5.3.jar!/org/apache/ivy/ivysettings.xml
-Ivy Default Cache set to: /root/.ivy2.5.2/cache
-The jars for the packages stored in: /root/.ivy2.5.2/jars
+Ivy Default Cache set to: /home/airflow/.ivy2.5.2/cache
+The jars for the packages stored in: /home/airflow/.ivy2.5.2/jars
 org.apache.spark#spark-sql-kafka-0-10_2.13 added as a dependency
 :: resolving dependencies :: org.apache.spark#spark-submit-parent-2a8c7d45-30c1-4c6f-8b37-5e1f6f0e8a1b;1.0
 \tconfs: [default]
 \tfound org.apache.spark#spark-sql-kafka-0-10_2.13;4.0.1 in central
-downloading https://repo1.maven.org/maven2/org/apache/spark/spark-sql-kafka-0-10_2.13/4.0.1/spark-sql.jar ...
+downloading https://packages.example.com/maven2/org/apache/spark/spark-sql-kafka-0-10_2.13/4.0.1/spark-sql.jar ...
 \t[SUCCESSFUL ] org.apache.spark#spark-sql-kafka-0-10_2.13;4.0.1!spark-sql-kafka-0-10_2.13.jar (98ms)
 :: resolution report :: resolve 4066ms :: artifacts dl 1403ms
 \t:: modules in use:
