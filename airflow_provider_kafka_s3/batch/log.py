@@ -29,7 +29,7 @@ from airflow_provider_kafka_s3.documents.log_index import INDEX_SIZES, LogIndex
 from airflow_provider_kafka_s3.documents.manifest import Amend, Manifest
 from airflow_provider_kafka_s3.documents.marker import Marker
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS
-from airflow_provider_kafka_s3.documents.owner import Owner, decode_owner
+from airflow_provider_kafka_s3.documents.owner import Owner, decode_owner, read_owner
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.documents.planner import PlannerProcess, PlannerTask, planner_of, planner_stamp
 from airflow_provider_kafka_s3.documents.run import RunRecord
@@ -231,11 +231,7 @@ class TopicLog:
         )
 
     def _read_owner(self) -> tuple[Owner, str] | None:
-        key = keys.owner_key(self.topics_dir, self.topic)
-        stored = self.store.get(key)
-        if stored is None:
-            return None
-        return decode_owner(stored.body, key, self.store.url(key), topics_dir=self.topics_dir), stored.etag
+        return read_owner(self.store, keys.owner_key(self.topics_dir, self.topic), topics_dir=self.topics_dir)
 
     def _check_owner(self, owner: Owner) -> None:
         if owner.pipeline == self.pipeline:

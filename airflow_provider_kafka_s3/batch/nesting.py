@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from airflow_provider_kafka_s3.documents.owner import decode_owner
+from airflow_provider_kafka_s3.documents.owner import read_owner
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, ControlError, PipelineConflictError
 from airflow_provider_kafka_s3.layout import keys
 
@@ -120,20 +120,17 @@ def _owner_of(store: DurableStore, topics_dir: str, topic: str) -> str | None:
         key = keys.owner_key(topics_dir, topic)
     except ConfigurationError:
         return None
-    stored = store.get(key)
-    if stored is None:
-        return None
-    owner = decode_owner(stored.body, key, store.url(key), topics_dir=topics_dir)
-    return None if owner.released else owner.pipeline
+    found = read_owner(store, key, topics_dir=topics_dir)
+    return None if found is None or found[0].released else found[0].pipeline
 
 
 def _is_released(store: DurableStore, topics_dir: str, key: str) -> bool:
     """Whether a pipeline has released the topic of this owner document, so that none of its objects exist."""
     try:
-        stored = store.get(key)
-        return stored is not None and decode_owner(stored.body, key, store.url(key), topics_dir=topics_dir).released
+        found = read_owner(store, key, topics_dir=topics_dir)
     except ControlError:
         return False
+    return found is not None and found[0].released
 
 
 def _object_of_a_day(store: DurableStore, outer: str, folder: str) -> str | None:

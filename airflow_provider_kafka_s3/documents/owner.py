@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from airflow_provider_kafka_s3.documents.codec import Document, corrupt, decode
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.layout import keys
 
-__all__ = ["Owner", "decode_owner"]
+if TYPE_CHECKING:
+    from airflow_provider_kafka_s3.storage.durable import DurableStore
+
+__all__ = ["Owner", "decode_owner", "read_owner"]
 
 
 class Owner(Document, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -43,3 +48,20 @@ def decode_owner(stored: bytes, key: str, where: str, *, topics_dir: str) -> Own
     except ConfigurationError as e:
         raise corrupt(where, str(e)) from e
     return owner
+
+
+def read_owner(store: DurableStore, key: str, *, topics_dir: str) -> tuple[Owner, str] | None:
+    """An owner document and its ETag; None if there is none.
+
+    Args:
+        store: of the document.
+        key: of the document.
+        topics_dir: of the document.
+
+    Raises:
+        CorruptControlError: see :func:`decode_owner`.
+    """
+    stored = store.get(key)
+    if stored is None:
+        return None
+    return decode_owner(stored.body, key, store.url(key), topics_dir=topics_dir), stored.etag

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
-from airflow_provider_kafka_s3.documents.owner import decode_owner
+from airflow_provider_kafka_s3.documents.owner import read_owner
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.messages import few, or_nearest
@@ -26,10 +26,10 @@ def owned_topics(store: DurableStore, *, topics_dir: str, pipeline: str | None =
     """
 
     def read(info: ObjectInfo) -> list[tuple[str, str]]:
-        stored = store.get(info.key)
-        if stored is None:
+        found = read_owner(store, info.key, topics_dir=topics_dir)
+        if found is None:
             return []
-        owner = decode_owner(stored.body, info.key, store.url(info.key), topics_dir=topics_dir)
+        owner = found[0]
         return [(owner.pipeline, owner.topic)] if pipeline in (None, owner.pipeline) and not owner.released else []
 
     owners = in_threads(read, store.list(keys.owners_prefix(topics_dir)), threads=16)

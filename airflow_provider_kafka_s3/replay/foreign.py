@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.documents.codec import corrupt
-from airflow_provider_kafka_s3.documents.owner import decode_owner
+from airflow_provider_kafka_s3.documents.owner import read_owner
 from airflow_provider_kafka_s3.documents.replay import ForeignReplayObject, PinnedObject, ReplayPlan
 from airflow_provider_kafka_s3.exceptions import (
     ConfigurationError,
@@ -125,11 +125,10 @@ def _first_offsets(log: TopicLog) -> dict[int, int] | None:
     The documents of the replay may be those of another pipeline.
     """
     key = keys.owner_key(log.topics_dir, log.topic)
-    stored = log.store.get(key)
-    if stored is None:
+    found = read_owner(log.store, key, topics_dir=log.topics_dir)
+    if found is None:
         return None
-    owner = decode_owner(stored.body, key, log.store.url(key), topics_dir=log.topics_dir)
-    of_owner = TopicLog(log.store, topics_dir=log.topics_dir, pipeline=owner.pipeline, topic=log.topic)
+    of_owner = TopicLog(log.store, topics_dir=log.topics_dir, pipeline=found[0].pipeline, topic=log.topic)
     first = of_owner.read_plan(1)
     if first is None:
         return None
