@@ -29,7 +29,7 @@ from airflow_provider_kafka_s3.retry import Retrier
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
-__all__ = ["ConsumerGroup", "Isolation", "KafkaCluster", "LogEnd", "LogPosition", "TimedOffset", "TopicInfo"]
+__all__ = ["REACH", "ConsumerGroup", "Isolation", "KafkaCluster", "LogEnd", "LogPosition", "TimedOffset", "TopicInfo"]
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ T_co = TypeVar("T_co", covariant=True)
 _PATIENCE: Final = 10.0
 """Seconds to wait for a response if the client got one before: its metadata of the cluster may be out of date."""
 
-_REACH: Final = 20.0
+REACH: Final = 20.0
 """Seconds of all tries, if no broker accepts a connection or none of them responds: longer than most restarts, and than
 elections of other leaders."""
 
@@ -202,6 +202,23 @@ class KafkaCluster:
     def _cluster_id(self, client: _Client, timeout: float) -> str | None:
         what = f"describe the cluster at {self.bootstrap_servers}"
         return client.wait(client.admin.describe_cluster(request_timeout=timeout), timeout, what).cluster_id or None
+
+    def topic_settings(self, topic: str) -> dict[str, str]:
+        """The settings of a topic, with their defaults.
+
+        Raises:
+            KafkaS3Error: see :meth:`describe`.
+        """
+        what = f"describe the settings of topic {topic!r} at {self.bootstrap_servers}"
+
+        def request(client: _Client, timeout: float) -> dict[str, str]:
+            from confluent_kafka.admin import ConfigResource, ResourceType
+
+            resource = ConfigResource(ResourceType.TOPIC, topic)
+            response = client.admin.describe_configs([resource], request_timeout=timeout)[resource]
+            return {name: str(entry.value) for name, entry in client.wait(response, timeout, what).items()}
+
+        return self._send(request, what)
 
     def earliest(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
         """The first offset that Kafka still has, per partition; the end of the partition if it is empty.
@@ -365,14 +382,14 @@ class KafkaCluster:
             client = self._client
             timeout = self._patience(client)
             if (elapsed := began - first) >= _LEAST:
-                timeout = min(timeout, max(_REACH - elapsed, _LEAST))
+                timeout = min(timeout, max(REACH - elapsed, _LEAST))
             try:
                 response = self._send_by(client, functools.partial(request, timeout=timeout), what)
             except Unreachable:
                 self._require_time_left(client.events, what, began)
                 continue
             except KafkaUnavailableError as e:
-                e.repeatable = e.repeatable and not self._is_silent and time.monotonic() - first < _REACH
+                e.repeatable = e.repeatable and not self._is_silent and time.monotonic() - first < REACH
                 raise
             self._has_responded(client)
             return response
@@ -384,7 +401,7 @@ class KafkaCluster:
     @property
     def _is_silent(self) -> bool:
         """Whether no broker has responded to anything for the time limit."""
-        return not self._responded and self._first_try is not None and time.monotonic() - self._first_try >= _REACH
+        return not self._responded and self._first_try is not None and time.monotonic() - self._first_try >= REACH
 
     def _patience(self, client: _Client) -> float:
         """Seconds to wait for a response.
@@ -426,7 +443,7 @@ class KafkaCluster:
         """Raise if no broker has accepted a connection for the time limit, which counts from the last response."""
         since = self._unreachable_since = self._unreachable_since or began
         elapsed = time.monotonic() - since
-        if elapsed >= min(self._timeout, _REACH):
+        if elapsed >= min(self._timeout, REACH):
             error = unreachable(events, self.bootstrap_servers, what=what, seconds=elapsed)
             error.repeatable = False
             raise error from None

@@ -1,7 +1,7 @@
 """The process that sends the records of a replay: reads its job from standard input, and writes lines of JSON.
 
-A line is a kind and its content: ``progress`` and a text, ``error`` and its kind and message, or ``sent`` and the
-number of records per Kafka partition.
+A line is a kind and its content: ``progress`` and a text, ``error`` with its kind, its message and whether the process
+that failed may be repeated, or ``sent`` and the number of records per Kafka partition.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pickle
 import sys
 import threading
 
-from airflow_provider_kafka_s3.exceptions import KafkaS3Error, TerminalError, message_of
+from airflow_provider_kafka_s3.exceptions import KafkaS3Error, TerminalError, TransientError, message_of
 from airflow_provider_kafka_s3.replay.job import ReplayJob, Watch, collect_seldom, send
 
 __all__ = ["main"]
@@ -47,11 +47,15 @@ def main() -> None:
         )
         report("sent", {str(partition): number for partition, number in sent.items()})
     except KafkaS3Error as e:
-        report("error", (e.kind, message_of(e)))
+        report("error", (e.kind, message_of(e), isinstance(e, TransientError) and e.repeatable))
     except Exception as e:  # noqa: BLE001 - the parent raises it
         report(
             "error",
-            (TerminalError.kind, f"an unexpected {type(e).__name__} in replay {job.plan.replay!r}: {message_of(e)}"),
+            (
+                TerminalError.kind,
+                f"an unexpected {type(e).__name__} in replay {job.plan.replay!r}: {message_of(e)}",
+                False,
+            ),
         )
 
 

@@ -130,7 +130,8 @@ def _first_offsets(log: TopicLog) -> dict[int, int] | None:
         return None
     of_owner = TopicLog(log.store, topics_dir=log.topics_dir, pipeline=found[0].pipeline, topic=log.topic)
     first = of_owner.read_plan(1)
-    if first is None:
+    # One that has released the topic has landed nothing; its log says so before the owner document does.
+    if first is None or of_owner.released() is not None:
         return None
     if first.start is None:
         raise corrupt(of_owner.plan_url(1), "it is the first plan, and has no offsets where the pipeline begins")

@@ -96,7 +96,11 @@ class ReplayProcess:
             if kind == "sent":
                 return {int(partition): number for partition, number in content.items()}
             if kind == "error":
-                raise error_of_kind(*content)
+                name, message, repeatable = content
+                error = error_of_kind(name, message)
+                if isinstance(error, TransientError):
+                    error.repeatable = repeatable
+                raise error
             log.info("%s", content)
         return None
 

@@ -19,8 +19,7 @@ from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.documents.codec import corrupt, decode, encode, write_stamp
 from airflow_provider_kafka_s3.documents.replay import ReplayPlan
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, CorruptControlError
-from airflow_provider_kafka_s3.kafka.offsets import TopicInfo
-from airflow_provider_kafka_s3.kafka.source import KafkaSource
+from airflow_provider_kafka_s3.kafka.offsets import KafkaCluster, TopicInfo
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.messages import count
 from airflow_provider_kafka_s3.replay.foreign import plan_foreign_replay
@@ -98,7 +97,8 @@ def replay(
     """
     topic_log = place.log()
     require_target(topic_log, request)
-    target = KafkaSource(config).describe(request.target)
+    cluster = KafkaCluster(config)
+    target = cluster.describe(request.target)
     plan = _planned(topic_log, request, target, dry_run=dry_run)
     require_same_target(config, plan, target)
     done = ended(topic_log, plan)
@@ -106,7 +106,7 @@ def replay(
     if len(done) == len(plan.numbers):
         log.info("replay %s to topic %s has ended before; nothing is sent", plan.replay, plan.target)
         return Replayed(plan.replay, plan.target, plan.batch, planned, done, plan.notes)
-    largest = check_target(config, request, plan, target)
+    largest = check_target(cluster, request, plan, target)
     log.info(
         "replay %s: %s of %s of topic %s to topic %s",
         plan.replay,
@@ -129,7 +129,7 @@ def replay(
     job = ReplayJob(place, settings, request, plan, stalled_after)
     process = process or ReplayProcess()
     sent = Retrier().call(lambda: process.send(job), what=f"send replay {plan.replay} to topic {plan.target}")
-    stable = _open_at_the_end(config, target, visible_within)
+    stable = _open_at_the_end(cluster, target, visible_within)
     for partition, offset in stable.items():
         log.warning(
             "replay %s: partition %d of topic %s has an open transaction: consumers of committed records read nothing "
@@ -143,16 +143,16 @@ def replay(
     return Replayed(plan.replay, plan.target, plan.batch, planned, sent, plan.notes, stable)
 
 
-def _open_at_the_end(config: Mapping[str, Any], target: TopicInfo, seconds: float) -> dict[int, int]:
+def _open_at_the_end(cluster: KafkaCluster, target: TopicInfo, seconds: float) -> dict[int, int]:
     """The last stable offsets of partitions whose records are not all visible within some seconds.
 
     Kafka confirms a transaction before it writes its end to the partitions. A broker that dies in between does so when
     it starts again. Kafka 4.3 with a single broker may skip it then, since no partition has a leader yet.
     """
-    source, deadline = KafkaSource(config), time.monotonic() + seconds
-    ends = source.ends(target.name, target.partitions, "read_uncommitted")
+    deadline = time.monotonic() + seconds
+    ends = cluster.ends(target.name, target.partitions, "read_uncommitted")
     while True:
-        stable = source.ends(target.name, target.partitions, "read_committed")
+        stable = cluster.ends(target.name, target.partitions, "read_committed")
         behind = {partition: offset for partition, offset in stable.items() if offset < ends[partition]}
         if not behind or time.monotonic() > deadline:
             return behind

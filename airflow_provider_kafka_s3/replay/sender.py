@@ -12,10 +12,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from airflow_provider_kafka_s3.exceptions import AccessDeniedError, ControlError, KafkaS3Error, ReplayOvertakenError
+from airflow_provider_kafka_s3.exceptions import (
+    AccessDeniedError,
+    ControlError,
+    KafkaS3Error,
+    ReplayOvertakenError,
+    TransientError,
+)
 from airflow_provider_kafka_s3.kafka import client
 from airflow_provider_kafka_s3.kafka.client import ClientEvents, to_error
-from airflow_provider_kafka_s3.kafka.offsets import KafkaCluster
+from airflow_provider_kafka_s3.kafka.offsets import REACH, KafkaCluster
 from airflow_provider_kafka_s3.reading.record import Headers, Records
 from airflow_provider_kafka_s3.replay.refusals import PREFIX, refusal
 
@@ -100,7 +106,7 @@ def send_partition(
         keeps_partition: whether records go to the partition that they come from; False: that of their key's hash.
         keeps_timestamp: whether records have their timestamps, or none if they have none; False: the present time.
         records_per_transaction: number of records that become visible together, or fewer if they are large.
-        timeout: of one request, in seconds.
+        timeout: of one request, in seconds; of the first ones, to the coordinators, :data:`REACH` at most.
 
     Returns:
         The number of records that are sent, by this call and earlier ones.
@@ -119,6 +125,7 @@ def send_partition(
     # Kafka refuses to read an offset whose transaction is open, but only to readers of committed records.
     reading = {"group.id": group, "enable.auto.commit": False, "isolation.level": "read_committed"}
     batch: list[Records] = []
+    coordinated = False
     reader = client.consumer({**config, **reading}, events)
     try:
         # The hash of the Java client, as other producers of the topic have it.
@@ -126,9 +133,10 @@ def send_partition(
         producer = client.producer(settings, events)
         try:
             limits = RequestLimits.of(config)
-            producer.init_transactions(timeout)
+            producer.init_transactions(min(timeout, REACH))
             begun = has_begun()
-            sent = _progress(reader, config, group, topic, timeout)
+            sent = _progress(reader, config, group, topic, min(timeout, REACH))
+            coordinated = True
             if sent == _NO_PROGRESS:
                 if begun:
                     raise ControlError(
@@ -167,10 +175,13 @@ def send_partition(
                         f"another process sends replay {replay!r} of partition {partition} to topic {topic!r} and has "
                         f"taken over. This one has sent nothing more, and the other one continues where it was"
                     ) from e
-                raise (
-                    refusal(events.denied or error, what, [*itertools.chain.from_iterable(batch)])
-                    or to_error(error, events, what=what)
-                ) from e
+                found = refusal(events.denied or error, what, [*itertools.chain.from_iterable(batch)]) or to_error(
+                    error, events, what=what
+                )
+                if isinstance(found, TransientError):
+                    # The client has repeated requests to the coordinators for as long as a restart takes.
+                    found.repeatable = coordinated
+                raise found from e
             raise
         finally:
             producer.purge()

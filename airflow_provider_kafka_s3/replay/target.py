@@ -4,40 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from airflow_provider_kafka_s3.documents.replay import ReplayPlan
-from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaUnavailableError, TopicRecreatedError
-from airflow_provider_kafka_s3.kafka.client import ClientEvents, admin_client, to_error
-from airflow_provider_kafka_s3.kafka.offsets import TopicInfo
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, TopicRecreatedError
+from airflow_provider_kafka_s3.kafka.offsets import KafkaCluster, TopicInfo
 from airflow_provider_kafka_s3.messages import count
 from airflow_provider_kafka_s3.replay.request import ReplayRequest
 
-__all__ = ["check_target", "require_same_target", "topic_settings"]
-
-_TIMEOUT: Final = 60.0
-
-
-def topic_settings(config: Mapping[str, Any], topic: str) -> dict[str, str]:
-    """The settings of a topic, with their defaults.
-
-    Raises:
-        KafkaS3Error: the brokers refuse, or do not answer.
-    """
-    from confluent_kafka import KafkaException
-    from confluent_kafka.admin import ConfigResource, ResourceType
-
-    events = ClientEvents()
-    what = f"describe the settings of topic {topic!r} at {config['bootstrap.servers']}"
-    client = admin_client(config, events)
-    (future,) = client.describe_configs([ConfigResource(ResourceType.TOPIC, topic)], request_timeout=_TIMEOUT).values()
-    try:
-        found = future.result(timeout=_TIMEOUT + 5)
-    except KafkaException as e:
-        raise to_error(e.args[0], events, what=what) from e
-    except TimeoutError as e:
-        raise KafkaUnavailableError(f"no response in time (cannot {what}); try again") from e
-    return {name: str(entry.value) for name, entry in found.items()}
+__all__ = ["check_target", "require_same_target"]
 
 
 def require_same_target(config: Mapping[str, Any], plan: ReplayPlan, target: TopicInfo) -> None:
@@ -67,11 +42,11 @@ def require_same_target(config: Mapping[str, Any], plan: ReplayPlan, target: Top
         )
 
 
-def check_target(config: Mapping[str, Any], request: ReplayRequest, plan: ReplayPlan, there: TopicInfo) -> int:
+def check_target(cluster: KafkaCluster, request: ReplayRequest, plan: ReplayPlan, there: TopicInfo) -> int:
     """Refuse a topic that would not keep the records as they are sent.
 
     Args:
-        config: of the target's cluster.
+        cluster: of the target.
         request: the replay.
         plan: what it sends.
         there: the topic.
@@ -91,7 +66,7 @@ def check_target(config: Mapping[str, Any], request: ReplayRequest, plan: Replay
             f"are to be sent. Nothing was sent. Add partitions to the topic, or let the hash of the key choose them "
             f"with keeps_partitions=False (--by-key-hash)"
         )
-    settings = topic_settings(config, target)
+    settings = cluster.topic_settings(target)
     keeps_time = "timestamp" not in request.without
     if keeps_time and settings.get("message.timestamp.type") == "LogAppendTime":
         raise ConfigurationError(

@@ -228,7 +228,10 @@ def test_two_of_three_brokers_down_are_an_error_soon(orders: Landed, cluster: Th
     cluster.revive()
     orders.land("second")
     assert restore("restore").verification.restored == (gone,)
-    assert orders.replay(target).sent == {0: 20, 1: 20, 2: 20}
+    replayed = orders.replay(target)
+    # Those of the second batch, too, if no broker that responds has described the target before.
+    assert replayed.sent == replayed.planned
+    assert set(replayed.sent.values()) in ({10}, {20})
     orders.check()
 
 

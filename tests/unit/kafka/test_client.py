@@ -143,7 +143,7 @@ def test_all_tries_of_a_request_without_a_response_have_one_time_limit(
     silent: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many the policy allows: an error soon is worth more than another try of a broker that is down."""
-    monkeypatch.setattr("airflow_provider_kafka_s3.kafka.offsets._REACH", 0.5)
+    monkeypatch.setattr("airflow_provider_kafka_s3.kafka.offsets.REACH", 0.5)
     monkeypatch.setattr("airflow_provider_kafka_s3.kafka.offsets._LEAST", 0.1)
     retries: list[RetryDetails] = []
     retrier = Retrier(RetryPolicy(max_retries=1_000), sleep=lambda _: None, on_retry=retries.append)

@@ -90,6 +90,9 @@ class Target:
     def describe(self, topic: str) -> TopicInfo:
         return TARGET
 
+    def topic_settings(self, topic: str) -> dict[str, str]:
+        return {"retention.ms": "-1", "max.message.bytes": "1000000"}
+
     def ends(self, *args: Any, **more: Any) -> dict[int, int]:
         return dict.fromkeys(TARGET.partitions, 0)
 
@@ -105,8 +108,7 @@ class Replay:
         self.plan: ReplayPlan = planned(self.topic)
         self.cluster = Cluster()
         monkeypatch.setattr(job, "send_partition", self.cluster.send_partition)
-        monkeypatch.setattr(run, "KafkaSource", Target)
-        monkeypatch.setattr(run, "check_target", lambda *args: 1_000_000)
+        monkeypatch.setattr(run, "KafkaCluster", Target)
         self.place = Here(bucket="memory", topics_dir="lake", pipeline="orders-to-lake", topic="orders")
         self.use(self.topic.bucket)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import gzip
 from typing import Any
@@ -22,6 +23,7 @@ from airflow_provider_kafka_s3.replay.request import ReplayRequest
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
+from airflow_provider_kafka_s3.testing.stores import Fault, FaultyStore, SimulatedCrash
 from tests.connect_corpus import SCENARIOS
 from tests.deviantart_sink import sink_objects
 from tests.unit.batch.simulated_topic import Topic
@@ -205,6 +207,30 @@ def test_objects_of_a_pipeline_that_has_taken_over_are_not_those_of_the_sink(pip
     log = TopicLog(DurableStore(topic.bucket, Retrier()), topics_dir="lake", pipeline=pipeline, topic="orders")
     plan = plan_foreign_replay(log, request(**CONFLUENT), TARGET)
     assert [one.values.key for one in plan.foreign[0]] == [first]
+
+
+@pytest.mark.parametrize("died_at", ["*/_owners/*", "*/marker.json", "*.plan.json"])
+@pytest.mark.parametrize("marked", [True, False])
+def test_a_pipeline_that_has_released_the_topic_has_no_objects_there(died_at: str, marked: bool) -> None:
+    """All objects are those of the sink, wherever its only run and its release have ended."""
+    topic = Topic(layout_of(JsonLines()))
+    for n in range(6):
+        topic.append(b'{"n":%d}' % n)
+    objects = [f"lake/orders/partition=0/orders+0+{n:010}.json" for n in (0, 2, 4)]
+    for key in objects:
+        topic.bucket.put_new(key, b'{"n":0}\n{"n":1}\n')
+    faults = FaultyStore(topic.bucket)
+    faults.inject(Fault.CRASH_AFTER, operation="put_new", key=died_at)
+    store = DurableStore(faults, Retrier())
+    with pytest.raises(SimulatedCrash):
+        topic.pipeline_with(store).land(dataclasses.replace(topic.request(), starting={0: 2}))
+    if not marked:
+        faults.inject(Fault.CRASH_BEFORE, operation="put_if_match", key="*/_owners/*")
+    with contextlib.nullcontext() if marked else pytest.raises(SimulatedCrash):
+        topic.pipeline_with(store).release(reason="the wrong name", operator="me")
+    log = TopicLog(DurableStore(topic.bucket, Retrier()), topics_dir="lake", pipeline="restore", topic="orders")
+    plan = plan_foreign_replay(log, request(**CONFLUENT), TARGET)
+    assert [one.values.key for one in plan.foreign[0]] == objects
 
 
 def test_null_values_of_the_confluent_sink_are_named_before_they_are_left_out() -> None:
