@@ -14,8 +14,8 @@ from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 
 from airflow.providers.common.compat.sdk import BaseOperatorLink  # noqa: TID253 - it is the base class
 
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.exceptions import KafkaS3Error
-from airflow_provider_kafka_s3.layout import keys
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import BaseOperator, Context
@@ -116,9 +116,9 @@ def marker_url(run: RunContext, *, unsure: bool = False) -> str | None:
         (topic,) = run.runs.values()
         # One request: an outage is no reason to wait for a link.
         with contextlib.suppress(KafkaS3Error):
-            if topic.log.store.store.head(keys.marker_key(topic.log.prefix)) is None:
+            if topic.log.store.store.head(addresses.marker_key(topic.log.prefix)) is None:
                 return None
-    return _of_task(run, lambda topic: keys.marker_key(run.runs[topic].log.prefix))
+    return _of_task(run, lambda topic: addresses.marker_key(run.runs[topic].log.prefix))
 
 
 def manifest_url(run: RunContext, returned: Mapping[str, Any]) -> str | None:
@@ -131,7 +131,7 @@ def manifest_url(run: RunContext, returned: Mapping[str, Any]) -> str | None:
     last = {topic: t["batches"][-1]["batch"] for topic, t in returned["topics"].items() if t["batches"]}
     if not last:
         return None
-    return _of_task(run, lambda topic: keys.manifest_key(run.runs[topic].log.prefix, last[topic]))
+    return _of_task(run, lambda topic: addresses.manifest_key(run.runs[topic].log.prefix, last[topic]))
 
 
 def object_url(run: RunContext, key: str) -> str:

@@ -14,8 +14,8 @@ import msgspec
 
 from airflow_provider_kafka_s3.airflow import compat, connections, parameters
 from airflow_provider_kafka_s3.config import stored_options
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.exceptions import KafkaS3Error
-from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
 from airflow_provider_kafka_s3.spark.spec import ConnectServer, JobSpec, PlanRef
 from airflow_provider_kafka_s3.storage import bucket as s3_bucket
@@ -158,7 +158,7 @@ def prepare_run(settings: RunSettings, context: Context, resolved: RunWindow) ->
     access = connections.s3_access(settings.aws_conn_id)
     stored = access.settings.for_upload(settings.upload)
     topics = parameters.parse_topics(settings.topics)
-    pipeline = keys.validate_pipeline(settings.pipeline)
+    pipeline = addresses.validate_pipeline(settings.pipeline)
     bucket = parameters.require_bucket(settings.bucket)
     topics_dir = parameters.require_topics_dir(settings.topics_dir)
     layout = parameters.usable_layout(
@@ -176,7 +176,7 @@ def prepare_run(settings: RunSettings, context: Context, resolved: RunWindow) ->
     ti = context["ti"]
     map_index = -1 if ti.map_index is None else ti.map_index
     planner = PlannerTask(dag_id=ti.dag_id, task_id=ti.task_id, run_id=ti.run_id, map_index=map_index)
-    run = keys.run_name(**msgspec.structs.asdict(planner))
+    run = addresses.run_name(**msgspec.structs.asdict(planner))
     has_ended = _task_has_ended(ti)
     runs = {}
     for topic, window in window_of.items():
@@ -207,7 +207,7 @@ def prepare_run(settings: RunSettings, context: Context, resolved: RunWindow) ->
 
 
 def _has_schemas(log: TopicLog) -> bool:
-    return next(log.store.walk(keys.schemas_prefix(log.prefix)), None) is not None
+    return next(log.store.walk(addresses.schemas_prefix(log.prefix)), None) is not None
 
 
 def _connection_options(settings: RunSettings) -> tuple[str, ...]:

@@ -12,24 +12,21 @@ import operator
 from collections.abc import Sequence
 from typing import Final, Literal
 
-from airflow_provider_kafka_s3.batch.chunk_markers import has_chunk_markers, update_chunk_markers
 from airflow_provider_kafka_s3.batch.dead_letter_limit import DeadLetterLimit
+from airflow_provider_kafka_s3.batch.derived.registry import follow_batch
 from airflow_provider_kafka_s3.batch.early_ends import early_ends
 from airflow_provider_kafka_s3.batch.incarnation import require_topic_id, topic_id_of
-from airflow_provider_kafka_s3.batch.index_building import write_missing
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.objects import BatchObjects
 from airflow_provider_kafka_s3.batch.rebuild import BuildObjects, batch_loss
 from airflow_provider_kafka_s3.batch.source import Source
 from airflow_provider_kafka_s3.config import OnTagError
 from airflow_provider_kafka_s3.documents.manifest import Manifest, SliceRows
-from airflow_provider_kafka_s3.documents.marker import Marker, fold
+from airflow_provider_kafka_s3.documents.marker import fold
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import (
-    KafkaS3Error,
     SparkJobError,
     UnknownOutcomeError,
-    message_of,
     raise_first,
 )
 from airflow_provider_kafka_s3.layout.hidden_fields import HiddenFields
@@ -42,9 +39,6 @@ log = logging.getLogger(__name__)
 
 _TRIES: Final = 4
 """Attempts to replace the marker while the store gives no usable answer."""
-
-_INDEXES: Final = 4
-"""Indexes written at most when a batch is resolved: a process may have ended before it wrote an earlier one."""
 
 
 class Committer:
@@ -217,7 +211,7 @@ class Committer:
             marker, etag = self.log.require_marker()
             if marker.is_resolved(plan.batch):
                 if tries:
-                    self._index(marker, plan.batch)
+                    follow_batch(self.log, marker, plan, self.parallel)
                 return
             # A lost swap means that another process advanced; only tries that changed nothing are counted.
             tries = tries + 1 if etag == last_etag else 1
@@ -230,30 +224,6 @@ class Committer:
             last_etag = etag
             folded = fold(marker, plan, decision)
             if self.log.replace_marker(folded, etag):
-                self._index(folded, plan.batch)
-                if has_chunk_markers(plan.layout):
-                    update_chunk_markers(self.log, folded, parallel=self.parallel)
+                follow_batch(self.log, folded, plan, self.parallel)
                 return
             self.store.retrier.pause(tries)
-
-    def _index(self, marker: Marker, batch: int) -> None:
-        """Write the index of a batch's hundred, if this batch was the last of them to be resolved.
-
-        The marker is stored: an index never has a batch that is not resolved. No step depends on an index, so an error
-        is not one of the run.
-        """
-        size = self.log.index_sizes[0]
-        first = (batch - 1) // size * size + 1
-        if not marker.has_resolved(range(first, first + size)):
-            return
-        try:
-            write_missing(self.log, marker, most=_INDEXES, parallel=self.parallel)
-        except KafkaS3Error as e:
-            log.warning(
-                "topic %s: the indexes of the log could not be listed behind batch %d, so none was written: %s. "
-                "Nothing else depends on them. Write them: %s",
-                self.log.topic,
-                batch,
-                message_of(e),
-                self.log.remedies.repair(),
-            )

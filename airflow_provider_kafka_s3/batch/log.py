@@ -16,6 +16,7 @@ from airflow_provider_kafka_s3.batch.nesting import refuse_nesting
 from airflow_provider_kafka_s3.batch.remedies import Remedies
 from airflow_provider_kafka_s3.batch.view import View
 from airflow_provider_kafka_s3.config import JsonLines, Layout
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.codec import (
     MAX_BATCH,
     Document,
@@ -44,7 +45,6 @@ from airflow_provider_kafka_s3.exceptions import (
     UnknownOutcomeError,
     UnsupportedStoreError,
 )
-from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.messages import count
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 
@@ -84,7 +84,7 @@ class TopicLog:
         self.topics_dir = topics_dir
         self.pipeline = pipeline
         self.topic = topic
-        self.prefix = keys.control_prefix(topics_dir, pipeline, topic)
+        self.prefix = addresses.control_prefix(topics_dir, pipeline, topic)
         self.remedies = Remedies(
             bucket=store.url("").removeprefix("s3://").rstrip("/"),
             topics_dir=topics_dir,
@@ -99,22 +99,22 @@ class TopicLog:
 
     def marker_url(self) -> str:
         """URL of the marker."""
-        return self.store.url(keys.marker_key(self.prefix))
+        return self.store.url(addresses.marker_key(self.prefix))
 
     def plan_url(self, batch: int) -> str:
         """URL of a plan."""
-        return self.store.url(keys.plan_key(self.prefix, batch))
+        return self.store.url(addresses.plan_key(self.prefix, batch))
 
     def manifest_url(self, batch: int) -> str:
         """URL of a manifest."""
-        return self.store.url(keys.manifest_key(self.prefix, batch))
+        return self.store.url(addresses.manifest_key(self.prefix, batch))
 
     # -- marker -------------------------------------------------------------------------------------------------------
 
     def read_marker(self) -> tuple[Marker, str] | None:
         """The marker and its ETag, or None if there is none."""
         try:
-            fetched = self._fetch(Marker, keys.marker_key(self.prefix))
+            fetched = self._fetch(Marker, addresses.marker_key(self.prefix))
             if fetched is None:
                 return None
             marker, _, etag = fetched
@@ -133,7 +133,7 @@ class TopicLog:
         stored = self.read_marker()
         if stored is None:
             self.refuse_release(self.read_plan(1))
-            self.store.settle(keys.marker_key(self.prefix))
+            self.store.settle(addresses.marker_key(self.prefix))
             stored = self.read_marker()
         if stored is None:
             raise MarkerMissingError(
@@ -170,7 +170,7 @@ class TopicLog:
                 released it.
             UnsupportedStoreError: the store ignores conditions; no marker was written.
         """
-        key = keys.owner_key(self.topics_dir, self.topic)
+        key = addresses.owner_key(self.topics_dir, self.topic)
         refuse_nesting(self.store, topics_dir=self.topics_dir, topic=self.topic, data_prefix=data_prefix)
         stored = self._take_topic(key)
         if unsafe_single_writer:
@@ -182,7 +182,7 @@ class TopicLog:
         else:
             prove_conditions(self.store, key, stored)
         body = encode(marker, write_stamp(), self.marker_url())
-        return self.store.create(keys.marker_key(self.prefix), body) == body
+        return self.store.create(addresses.marker_key(self.prefix), body) == body
 
     def _take_topic(self, key: str) -> bytes:
         """Create the owner document, or take the topic over from a pipeline that has released it; returns its bytes."""
@@ -220,18 +220,19 @@ class TopicLog:
             if found is None or found[0].released or found[0].pipeline != self.pipeline:
                 return
             released = encode(Owner(pipeline=self.pipeline, topic=self.topic, released=True), write_stamp())
-            if self.store.replace(keys.owner_key(self.topics_dir, self.topic), released, found[1]):
+            if self.store.replace(addresses.owner_key(self.topics_dir, self.topic), released, found[1]):
                 return
         raise self._owner_kept()
 
     def _owner_kept(self) -> UnknownOutcomeError:
+        owner_url = self.store.url(addresses.owner_key(self.topics_dir, self.topic))
         return UnknownOutcomeError(
             f"the owner document of topic {self.topic!r} could not be replaced: the store gave no usable answer "
-            f"{_TRIES} times. Nothing is lost; try again: {self.store.url(keys.owner_key(self.topics_dir, self.topic))}"
+            f"{_TRIES} times. Nothing is lost; try again: {owner_url}"
         )
 
     def _read_owner(self) -> tuple[Owner, str] | None:
-        return read_owner(self.store, keys.owner_key(self.topics_dir, self.topic), topics_dir=self.topics_dir)
+        return read_owner(self.store, addresses.owner_key(self.topics_dir, self.topic), topics_dir=self.topics_dir)
 
     def _check_owner(self, owner: Owner) -> None:
         if owner.pipeline == self.pipeline:
@@ -241,7 +242,7 @@ class TopicLog:
             f"topic {self.topic!r} under topics_dir {self.topics_dir!r} belongs to pipeline {owner.pipeline!r}, not to "
             f"{self.pipeline!r}. Nothing was changed. Use that pipeline's name, or another topics_dir; or, if that "
             f"pipeline has landed nothing, as its name was misspelt, release the topic: {release}. The owner document: "
-            f"{self.store.url(keys.owner_key(self.topics_dir, self.topic))}"
+            f"{self.store.url(addresses.owner_key(self.topics_dir, self.topic))}"
         )
 
     def released(self) -> Plan | None:
@@ -268,7 +269,7 @@ class TopicLog:
     def replace_marker(self, marker: Marker, etag: str) -> bool:
         """Compare-and-swap the marker. False if it has changed (perhaps by this write): read it again."""
         body = encode(marker, write_stamp(), self.marker_url())
-        return self.store.replace(keys.marker_key(self.prefix), body, etag)
+        return self.store.replace(addresses.marker_key(self.prefix), body, etag)
 
     # -- batches ------------------------------------------------------------------------------------------------------
 
@@ -326,14 +327,14 @@ class TopicLog:
             expected: it should exist, so that None is an error.
         """
         stored = self._read(
-            Plan, keys.plan_key(self.prefix, batch), lambda plan: self._check_plan(plan, batch), expected=expected
+            Plan, addresses.plan_key(self.prefix, batch), lambda plan: self._check_plan(plan, batch), expected=expected
         )
         return None if stored is None else stored[0]
 
     def require_plan(self, batch: int) -> tuple[Plan, str]:
         """The plan of a batch that must exist, and its checksum."""
         stored = self._read(
-            Plan, keys.plan_key(self.prefix, batch), lambda plan: self._check_plan(plan, batch), expected=True
+            Plan, addresses.plan_key(self.prefix, batch), lambda plan: self._check_plan(plan, batch), expected=True
         )
         if stored is None:
             raise LogTamperedError(
@@ -358,13 +359,13 @@ class TopicLog:
             attempt: try of the run that plans it; information.
             task: Airflow task that plans it, if any; information.
         """
-        key = keys.plan_key(self.prefix, plan.batch)
+        key = addresses.plan_key(self.prefix, plan.batch)
         body = encode(plan, write_stamp(attempt) | planner_stamp(task), self.store.url(key))
         return self.store.create(key, body) == body
 
     def planned_by(self, batch: int) -> str:
         """Writer of a plan and time, for people: ``try 1 on worker-1 (worker-1/4711) at 2026-01-01T…``."""
-        key = keys.plan_key(self.prefix, batch)
+        key = addresses.plan_key(self.prefix, batch)
         self.require_plan(batch)
         envelope = self._cache[key][1]
         # These fields are not validated, since no decision depends on them; the length of a log line is bounded.
@@ -377,7 +378,7 @@ class TopicLog:
     def planner(self, batch: int) -> tuple[PlannerProcess | None, PlannerTask | None]:
         """The process and the task that planned a batch; None for one that its plan does not name."""
         self.require_plan(batch)
-        return planner_of(self._cache[keys.plan_key(self.prefix, batch)][1])
+        return planner_of(self._cache[addresses.plan_key(self.prefix, batch)][1])
 
     def read_manifest(self, batch: int, *, expected: bool = False) -> Manifest | None:
         """The decision about a batch, or None while it is undecided.
@@ -386,13 +387,13 @@ class TopicLog:
             batch: its number.
             expected: it should be decided, so that None is an error.
         """
-        key = keys.manifest_key(self.prefix, batch)
+        key = addresses.manifest_key(self.prefix, batch)
         stored = self._read(Manifest, key, lambda manifest: self._check_manifest(manifest, batch), expected=expected)
         return None if stored is None else stored[0]
 
     def create_manifest(self, manifest: Manifest) -> Manifest:
         """Decide a batch, unless it is decided; returns the stored decision."""
-        key = keys.manifest_key(self.prefix, manifest.batch)
+        key = addresses.manifest_key(self.prefix, manifest.batch)
         stored = self.store.create(key, encode(manifest, write_stamp(), self.store.url(key)))
         decision, _ = decode(Manifest, stored, self.store.url(key))
         self._check_manifest(decision, manifest.batch)
@@ -400,7 +401,7 @@ class TopicLog:
 
     def require_decision(self, batch: int) -> tuple[Manifest, str]:
         """The decision about a resolved batch, and its checksum."""
-        key = keys.manifest_key(self.prefix, batch)
+        key = addresses.manifest_key(self.prefix, batch)
         stored = self._read(Manifest, key, lambda manifest: self._check_manifest(manifest, batch), expected=True)
         if stored is None:
             raise LogTamperedError(
@@ -411,16 +412,16 @@ class TopicLog:
 
     def forget(self, batch: int) -> None:
         """Drop a batch's documents from the cache: a manifest may list many objects."""
-        for key in (keys.plan_key(self.prefix, batch), keys.manifest_key(self.prefix, batch)):
+        for key in (addresses.plan_key(self.prefix, batch), addresses.manifest_key(self.prefix, batch)):
             self._cache.pop(key, None)
 
     def amended_keys(self, batch: int) -> tuple[frozenset[str], int]:
         """Keys of a committed batch that were accepted as lost, and the number of the next amend."""
         lost: set[str] = set()
         number = 1
-        while (stored := self._read(Amend, keys.amend_key(self.prefix, batch, number))) is not None:
+        while (stored := self._read(Amend, addresses.amend_key(self.prefix, batch, number))) is not None:
             if stored[0].batch != batch:
-                where = self.store.url(keys.amend_key(self.prefix, batch, number))
+                where = self.store.url(addresses.amend_key(self.prefix, batch, number))
                 raise corrupt(where, f"it is of batch {stored[0].batch}")
             lost.update(stored[0].keys)
             number += 1
@@ -428,7 +429,7 @@ class TopicLog:
 
     def create_amend(self, amend: Amend, number: int) -> None:
         """Record keys as lost, unless the number is taken: read :meth:`amended_keys` again."""
-        key = keys.amend_key(self.prefix, amend.batch, number)
+        key = addresses.amend_key(self.prefix, amend.batch, number)
         self.store.create(key, encode(amend, write_stamp(), self.store.url(key)))
 
     # -- index --------------------------------------------------------------------------------------------------------
@@ -440,7 +441,7 @@ class TopicLog:
             first: only indexes that may have this batch or a higher one; names are listed by their first batch.
             last: only indexes that may have this batch or a lower one; None: all from ``first`` on.
         """
-        prefix, largest = keys.indexes_prefix(self.prefix), self.index_sizes[-1]
+        prefix, largest = addresses.indexes_prefix(self.prefix), self.index_sizes[-1]
         begin = (first - 1) // largest * largest + 1
         found = {}
         # No name is equal to it, and all that begin with this number are greater.
@@ -462,7 +463,7 @@ class TopicLog:
             CorruptControlError: it is damaged, or that of other batches. No step depends on it, so it can be ignored.
             UnsupportedFormatError: a newer version wrote it.
         """
-        key = keys.index_key(self.prefix, numbers.start, len(numbers))
+        key = addresses.index_key(self.prefix, numbers.start, len(numbers))
         fetched = self._fetch(LogIndex, key)
         if fetched is None:
             return None
@@ -478,7 +479,7 @@ class TopicLog:
         Returns:
             Its bytes; None if another index of these batches is stored, or one that this version cannot read.
         """
-        key = keys.index_key(self.prefix, index.first, len(index.batches))
+        key = addresses.index_key(self.prefix, index.first, len(index.batches))
         body = encode(index, write_stamp(), self.store.url(key))
         stored = self.store.create(key, body)
         try:
@@ -490,7 +491,7 @@ class TopicLog:
 
     def replace_index(self, index: LogIndex) -> bool:
         """Write an index in place of a damaged one; False if the stored one may be another one by now."""
-        key = keys.index_key(self.prefix, index.first, len(index.batches))
+        key = addresses.index_key(self.prefix, index.first, len(index.batches))
         info = self.store.head(key)
         if info is None:
             return self.create_index(index) is not None
@@ -498,13 +499,13 @@ class TopicLog:
 
     def index_url(self, numbers: range) -> str:
         """URL of an index."""
-        return self.store.url(keys.index_key(self.prefix, numbers.start, len(numbers)))
+        return self.store.url(addresses.index_key(self.prefix, numbers.start, len(numbers)))
 
     # -- runs ---------------------------------------------------------------------------------------------------------
 
     def read_run(self, run: str) -> RunRecord | None:
         """The pinned target of a run, or None."""
-        stored = self._read(RunRecord, keys.run_key(self.prefix, run))
+        stored = self._read(RunRecord, addresses.run_key(self.prefix, run))
         return None if stored is None else self._of_run(stored[0], run)
 
     def create_run(self, record: RunRecord, *, attempt: str = "") -> RunRecord:
@@ -514,7 +515,7 @@ class TopicLog:
             record: of the run.
             attempt: try of the run that pins it; information.
         """
-        key = keys.run_key(self.prefix, record.run)
+        key = addresses.run_key(self.prefix, record.run)
         where = self.store.url(key)
         stored = self.store.create(key, encode(record, write_stamp(attempt), where))
         return self._of_run(decode(RunRecord, stored, where)[0], record.run)
@@ -523,11 +524,11 @@ class TopicLog:
 
     def replay_url(self, replay: str, name: str) -> str:
         """URL of a document of a replay."""
-        return self.store.url(keys.replay_key(self.prefix, replay, name))
+        return self.store.url(addresses.replay_key(self.prefix, replay, name))
 
     def read_replay(self, kind: type[D], replay: str, name: str) -> D | None:
         """A document of a replay into Kafka, or None."""
-        fetched = self._fetch(kind, keys.replay_key(self.prefix, replay, name))
+        fetched = self._fetch(kind, addresses.replay_key(self.prefix, replay, name))
         return None if fetched is None else fetched[0]
 
     # -- reading ------------------------------------------------------------------------------------------------------
@@ -589,7 +590,7 @@ class TopicLog:
 
     def _of_run(self, record: RunRecord, run: str) -> RunRecord:
         if record.run != run:
-            raise corrupt(self.store.url(keys.run_key(self.prefix, run)), f"it is of run {record.run!r}")
+            raise corrupt(self.store.url(addresses.run_key(self.prefix, run)), f"it is of run {record.run!r}")
         return record
 
     def _tampered(self, batch: int, marker: Marker) -> LogTamperedError:

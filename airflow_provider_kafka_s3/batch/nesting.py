@@ -12,6 +12,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.owner import read_owner
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, ControlError, PipelineConflictError
 from airflow_provider_kafka_s3.layout import keys
@@ -47,7 +48,7 @@ def refuse_nesting(store: DurableStore, *, topics_dir: str, topic: str, data_pre
             raise PipelineConflictError(
                 f"{refused}: that is a folder of topic {around!r} of pipeline {owner!r} (topics_dir {outer!r}), and "
                 f"readers of that topic would read both. Nothing was written. Use a topics_dir outside any topic's "
-                f"folder; see {store.url(keys.owner_key(outer, around))}"
+                f"folder; see {store.url(addresses.owner_key(outer, around))}"
             )
         if (beside := _object_of_a_day(store, keys.below(outer), folder)) is not None:
             raise PipelineConflictError(
@@ -72,7 +73,7 @@ def refuse_nesting(store: DurableStore, *, topics_dir: str, topic: str, data_pre
 
 def _refuse_topics_of_days(store: DurableStore, topics_dir: str, refused: str) -> None:
     """Refuse folders that topics share where another pipeline's topic has a folder of that name."""
-    prefix = keys.owners_prefix(topics_dir)
+    prefix = addresses.owners_prefix(topics_dir)
     for info in store.list(prefix):
         topic = info.key.removeprefix(prefix).removesuffix(".json")
         if keys.is_shared_folder(topic) and not _is_released(store, topics_dir, info.key):
@@ -93,7 +94,7 @@ def of_inner_topics(store: DurableStore, data_prefixes: Iterable[str], uploads: 
     """
     own, upload_keys = tuple(data_prefixes), list(uploads)
     folders = {folder for key in upload_keys for folder in _folders(key) if f"{folder}/".startswith(own)}
-    owner_keys = {info.key for folder in sorted(folders) for info in store.list(keys.owners_prefix(folder))}
+    owner_keys = {info.key for folder in sorted(folders) for info in store.list(addresses.owners_prefix(folder))}
     return frozenset(key for key in upload_keys if in_folder_of(owner_keys, key))
 
 
@@ -102,7 +103,7 @@ def in_folder_of(owner_keys: Collection[str], key: str) -> bool:
     for folder in _folders(key):
         topics_dir, _, name = folder.rpartition("/")
         try:
-            if keys.owner_key(topics_dir, keys.topic_of_folder(name)) in owner_keys:
+            if addresses.owner_key(topics_dir, keys.topic_of_folder(name)) in owner_keys:
                 return True
         except ConfigurationError:  # The name is not that of a topic.
             continue
@@ -117,7 +118,7 @@ def _folders(key: str) -> Iterator[str]:
 def _owner_of(store: DurableStore, topics_dir: str, topic: str) -> str | None:
     """The pipeline that lands a topic; None if there is none, or the name of the topic is invalid."""
     try:
-        key = keys.owner_key(topics_dir, topic)
+        key = addresses.owner_key(topics_dir, topic)
     except ConfigurationError:
         return None
     found = read_owner(store, key, topics_dir=topics_dir)
@@ -153,5 +154,5 @@ def _owner_keys_below(store: DurableStore, data_prefix: str) -> list[str]:
 
     found = store.retrier.call(first_page, what=f"LIST {store.url(data_prefix)}")
     if data_prefix.endswith("/"):
-        found += [info.key for info in store.list(keys.owners_prefix(data_prefix.removesuffix("/")))]
-    return [key for key in found if f"/{keys.owners_prefix('')}" in key]
+        found += [info.key for info in store.list(addresses.owners_prefix(data_prefix.removesuffix("/")))]
+    return [key for key in found if f"/{addresses.owners_prefix('')}" in key]

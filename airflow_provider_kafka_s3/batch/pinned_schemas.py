@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.codec import encode, write_stamp
 from airflow_provider_kafka_s3.documents.pinned_schema import PinnedSchema, decode_pinned_schema
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, SchemaNotFoundError
-from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.registry.schemas import RegisteredSchema, SchemaSource
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 
@@ -55,7 +55,7 @@ class PinnedSchemas:
 
         Args:
             store: the bucket.
-            prefix: of the topic's control documents, see :func:`~airflow_provider_kafka_s3.layout.keys.control_prefix`.
+            prefix: of the topic's control documents, see :func:`~.documents.addresses.control_prefix`.
             registry: gets a request for each id that is not stored yet.
         """
         self._store = store
@@ -83,10 +83,10 @@ class PinnedSchemas:
 
     def address(self, schema_id: int) -> str:
         """URL of the stored schema."""
-        return self._store.url(keys.schema_key(self._prefix, schema_id))
+        return self._store.url(addresses.schema_key(self._prefix, schema_id))
 
     def _read_or_pin(self, schema_id: int) -> RegisteredSchema:
-        key = keys.schema_key(self._prefix, schema_id)
+        key = addresses.schema_key(self._prefix, schema_id)
         stored = self._store.get(key)
         if stored is not None:
             body = stored.body

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from airflow_provider_kafka_s3.batch.adoption import AdoptionWait
-from airflow_provider_kafka_s3.batch.chunk_markers import has_chunk_markers, update_chunk_markers
 from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.coverage import Covering, covering_downward, covering_upward
+from airflow_provider_kafka_s3.batch.derived.registry import follow_run
 from airflow_provider_kafka_s3.batch.held_back import held_back, log_held_back
 from airflow_provider_kafka_s3.batch.incarnation import refuse_replaced_log, refuse_shorter_log, require_topic_id
 from airflow_provider_kafka_s3.batch.layout_changes import warn_if_layout_changes
@@ -245,7 +245,7 @@ class TopicRun:
     def _nothing_to_do(self, view: View, window: OffsetWindow | None) -> TopicResult:
         offsets = window.offsets() if window is not None else Offsets()
         if not offsets:
-            self._update_chunk_markers(view.marker)
+            self._follow(view.marker)
             return TopicResult(
                 topic=self.topic,
                 status="empty",
@@ -458,11 +458,10 @@ class TopicRun:
         )
         return self._result(view.marker, record.generation, record.target, covering, look=self._verify_first)
 
-    def _update_chunk_markers(self, marker: Marker) -> None:
+    def _follow(self, marker: Marker) -> None:
         """Write what a process that ended behind its last batch has not written."""
-        if has_chunk_markers(self.request.layout):
-            written = update_chunk_markers(self.log, marker, parallel=self.committer.parallel)
-            self._wrote = self._wrote or bool(written)
+        wrote = follow_run(self.log, marker, self.request.layout, self.committer.parallel)
+        self._wrote = self._wrote or wrote
 
     def _result(
         self, marker: Marker, generation: int, target: Offsets, covering: Iterator[Covering], *, look: bool
@@ -484,7 +483,7 @@ class TopicRun:
         else:
             collections.deque(one_by_one(), maxlen=0)
         self._wrote = self._wrote or bool(restored)
-        self._update_chunk_markers(marker)
+        self._follow(marker)
         return TopicResult(
             topic=self.topic,
             status="ok",

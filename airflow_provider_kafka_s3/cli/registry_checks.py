@@ -11,10 +11,10 @@ from airflow_provider_kafka_s3.cli.findings import Finding, good, guarded
 from airflow_provider_kafka_s3.cli.store_checks import latest_layout
 from airflow_provider_kafka_s3.config import AvroConverter, Converter, JsonSchemaConverter, ProtobufConverter
 from airflow_provider_kafka_s3.config.converters import needs_registry
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.pinned_schema import decode_pinned_schema
 from airflow_provider_kafka_s3.exceptions import SchemaNotFoundError
 from airflow_provider_kafka_s3.formats.registry import unusable
-from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.messages import few
 
 if TYPE_CHECKING:
@@ -131,12 +131,12 @@ def _subject(registry: RegistryClient, subject: str, part: _Part, layout: Layout
 def _stored(access: Access, registry: RegistryClient, topic_log: TopicLog) -> Iterator[Finding]:
     """Compare the schemas that are stored beside the batches with the registry's under the same ids."""
     store, check = access.store, f"stored schemas of {topic_log.topic}"
-    prefix = keys.schemas_prefix(topic_log.prefix)
+    prefix = addresses.schemas_prefix(topic_log.prefix)
     names = (info.key.removeprefix(prefix).removesuffix(".json") for info in store.list(prefix))
     ids = sorted((int(name) for name in names if name.isdecimal()), reverse=True)
     differing, same = [], 0
     for schema_id in itertools.islice(ids, _COMPARED):
-        key = keys.schema_key(topic_log.prefix, schema_id)
+        key = addresses.schema_key(topic_log.prefix, schema_id)
         stored = store.get(key)
         if stored is None:
             continue

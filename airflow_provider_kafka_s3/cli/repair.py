@@ -40,8 +40,9 @@ def repair(access: Access) -> Answer:
         every_document=arguments.every_document,
         dry_run=arguments.dry_run,
     )
+    written = {name: documents.written for name, documents in done.derived.items() if documents.written}
     what = {
-        "right": "the marker agrees with the log" + ("" if done.recorded or done.indexes else "; nothing was changed"),
+        "right": "the marker agrees with the log" + ("" if done.recorded or written else "; nothing was changed"),
         "missing": "the marker was missing",
         "corrupt": "the marker was corrupt",
         "wrong": "the marker did not agree with the log",
@@ -54,12 +55,12 @@ def repair(access: Access) -> Answer:
     else:
         would = "would be" if arguments.dry_run else "are"
         lines += [f"{_amount(done.recorded)} {would} recorded as gone for good"] if done.recorded else []
-        if done.indexes:
-            what = "to be written" if arguments.dry_run else "written"
-            lines.append(f"index of the log: {count(done.indexes, 'document')} {what} again")
-        lines += [f"index of batches {numbers} is skipped: {why}" for numbers, why in done.skipped_indexes.items()]
+        what = "to be written" if arguments.dry_run else "written"
+        lines += [f"{name}: {count(number, 'document')} {what} again" for name, number in written.items()]
+        for name, documents in done.derived.items():
+            lines += [f"{name}: {which} skipped: {why}" for which, why in documents.skipped.items()]
         lines += [f"covered: {done.marker.covered}", *(f"batch {n} stays open: {w}" for n, w in done.open.items())]
-    code = FINDINGS if done.skipped_indexes else OK
+    code = FINDINGS if any(documents.skipped for documents in done.derived.values()) else OK
     if done.ambiguous:
         code = FINDINGS if arguments.dry_run else FAILED
     return Answer(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from airflow_provider_kafka_s3.batch.log import prove_conditions
 from airflow_provider_kafka_s3.cli.findings import Finding, Level, good, guarded
 from airflow_provider_kafka_s3.config import AvroContainer, Parquet
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.codec import canonical
 from airflow_provider_kafka_s3.exceptions import KafkaS3Error, PreconditionFailed
 from airflow_provider_kafka_s3.inspect.topics import nothing_there, owned_topics
@@ -49,8 +50,8 @@ def check_store(access: Access) -> list[Finding]:
     if access.arguments.dry_run:
         found.append(Finding("conditional writes", "unknown", "not checked in a dry run"))
     else:
-        found += guarded("conditional writes", lambda: _conditions(store, keys.probe_key(topics_dir)))
-        found += guarded("uploads", lambda: _uploads(store, keys.probe_key(topics_dir), access.upload.object_tags))
+        found += guarded("conditional writes", lambda: _conditions(store, addresses.probe_key(topics_dir)))
+        found += guarded("uploads", lambda: _uploads(store, addresses.probe_key(topics_dir), access.upload.object_tags))
     found += guarded("clock", lambda: _clock(access))
     found += guarded("lifecycle", lambda: _lifecycle(access))
     found += guarded("names", lambda: _names(access))
@@ -58,7 +59,7 @@ def check_store(access: Access) -> list[Finding]:
 
 
 def _reading(store: DurableStore, topics_dir: str) -> Iterator[Finding]:
-    key = keys.probe_key(topics_dir)
+    key = addresses.probe_key(topics_dir)
     store.get(key)
     store.head(key)
     store.retrier.call(lambda: list(itertools.islice(store.store.list(key), 1)), what="LIST")

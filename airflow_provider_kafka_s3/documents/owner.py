@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.codec import Document, corrupt, decode
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
-from airflow_provider_kafka_s3.layout import keys
 
 if TYPE_CHECKING:
     from airflow_provider_kafka_s3.storage.durable import DurableStore
@@ -42,8 +42,8 @@ def decode_owner(stored: bytes, key: str, where: str, *, topics_dir: str) -> Own
     """
     owner, _ = decode(Owner, stored, where)
     try:
-        keys.validate_pipeline(owner.pipeline)
-        if keys.owner_key(topics_dir, owner.topic) != key:
+        addresses.validate_pipeline(owner.pipeline)
+        if addresses.owner_key(topics_dir, owner.topic) != key:
             raise corrupt(where, f"it is of topic {owner.topic!r}")
     except ConfigurationError as e:
         raise corrupt(where, str(e)) from e

@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.owner import read_owner
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
-from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.messages import few, or_nearest
 from airflow_provider_kafka_s3.parallel import in_threads
 from airflow_provider_kafka_s3.storage.durable import DurableStore
@@ -32,7 +32,7 @@ def owned_topics(store: DurableStore, *, topics_dir: str, pipeline: str | None =
         owner = found[0]
         return [(owner.pipeline, owner.topic)] if pipeline in (None, owner.pipeline) and not owner.released else []
 
-    owners = in_threads(read, store.list(keys.owners_prefix(topics_dir)), threads=16)
+    owners = in_threads(read, store.list(addresses.owners_prefix(topics_dir)), threads=16)
     return sorted(itertools.chain.from_iterable(owners))
 
 
@@ -54,7 +54,7 @@ def nothing_there(store: DurableStore, *, topics_dir: str, pipeline: str | None)
 
 def has_begun(log: TopicLog) -> bool:
     """Whether the log has a marker or a batch."""
-    return log.store.head(keys.marker_key(log.prefix)) is not None or log.read_plan(1) is not None
+    return log.store.head(addresses.marker_key(log.prefix)) is not None or log.read_plan(1) is not None
 
 
 def require_begun(log: TopicLog) -> None:

@@ -14,9 +14,9 @@ from typing import Final
 
 from isal import isal_zlib
 
-from airflow_provider_kafka_s3.batch.chunk_markers import has_chunk_markers, update_chunk_markers
 from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.coverage import Covering, covering_downward, covering_upward
+from airflow_provider_kafka_s3.batch.derived.registry import follow_run
 from airflow_provider_kafka_s3.batch.incarnation import require_topic_id
 from airflow_provider_kafka_s3.batch.object_metadata import has_crc32, matches
 from airflow_provider_kafka_s3.batch.presence import missing_objects
@@ -102,9 +102,9 @@ def _verify(committer: Committer, request: RunRequest, record: RunRecord | None)
     found = _Findings(committer, request, target)
     if marker is not None:
         found.read(_covering(committer, target, generation, record, marker))
-    written = 0
-    if marker is not None and request.action == "restore" and has_chunk_markers(request.layout):
-        written = update_chunk_markers(committer.log, marker, parallel=committer.parallel, look_back=None)
+    written = False
+    if marker is not None and request.action == "restore":
+        written = follow_run(committer.log, marker, request.layout, committer.parallel, every_batch=True)
     found.raise_problems()
     return TopicResult(
         topic=committer.log.topic,
@@ -113,7 +113,7 @@ def _verify(committer: Committer, request: RunRequest, record: RunRecord | None)
         batches=tuple(sorted(found.batches, key=lambda b: b.batch)),
         skipped=NO_OFFSETS if marker is None else marker.lost_in(generation) & target,
         verified=found.intact + len(found.restored),
-        wrote=bool(found.restored) or written > 0,
+        wrote=bool(found.restored) or written,
         verification=Verification(
             objects=found.intact + len(found.restored),
             size=found.size,

@@ -1,16 +1,14 @@
-"""Object keys: every key that this package writes is made or checked here.
+"""Keys of data objects and of what lies beside them.
 
-Data objects are outside of ``<topics_dir>/_kafka_s3/``, control documents inside. No given name (topic, pipeline, run,
-pattern) can move a key from one to the other, or out of ``topics_dir``.
+Data objects are outside of ``<topics_dir>/_kafka_s3/``; the control documents inside have addresses of their own
+(``documents.addresses``). No given name (topic, pattern, value of a field) can move a key from one to the other, or out
+of ``topics_dir``.
 """
 
 from __future__ import annotations
 
 import functools
-import hashlib
-import json
 import re
-import urllib.parse
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -27,39 +25,21 @@ __all__ = [
     "INDEX",
     "TOMBSTONE_FOLDER",
     "NamedObject",
-    "amend_key",
-    "batches_prefix",
     "below",
     "chunk_marker_key",
     "chunk_marker_partition",
     "chunk_markers_prefix",
-    "control_prefix",
     "data_key",
     "data_key_parser",
     "data_prefix",
     "dead_letters_key",
     "dead_letters_prefix",
-    "encode_part",
     "encoded_partition_parser",
     "hidden_names",
-    "index_key",
-    "indexes_prefix",
     "is_hidden",
     "is_shared_folder",
-    "manifest_key",
-    "marker_key",
     "named_object_parser",
-    "owner_key",
-    "owners_prefix",
     "parse_data_key",
-    "plan_key",
-    "probe_key",
-    "replay_key",
-    "run_key",
-    "run_name",
-    "schema_key",
-    "schemas_prefix",
-    "set_aside_key",
     "shares_folder",
     "sibling_key",
     "sibling_of_key",
@@ -67,8 +47,6 @@ __all__ = [
     "topic_of_folder",
     "validate_delimiters",
     "validate_key",
-    "validate_pipeline",
-    "validate_replay",
     "validate_topic",
     "validate_topic_of",
     "with_schema_name",
@@ -95,12 +73,8 @@ _DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 # No topic_prefix ends in one of these.
 _END_OF_FOLDER: Final = re.compile(r"[A-Za-z0-9._-]*\Z")
-_PIPELINE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 # Control characters, surrogates, and the two code points that XML 1.0 excludes: S3 lists keys as XML.
 BAD_CHARACTER: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
-# Bytes below a control prefix: the longest name is runs/<run>.json.
-_CONTROL_NAME_BYTES: Final = 256
-_READABLE_RUN: Final = 120
 
 
 def validate_topic_of(layout: Layout, topic: str) -> str:
@@ -134,21 +108,6 @@ def validate_topic(topic: str) -> str:
             f"distinguished from them; rename the topic or mirror it under another name"
         )
     return topic
-
-
-def validate_pipeline(pipeline: str) -> str:
-    """Return the pipeline's name if it can be part of keys.
-
-    Raises:
-        ConfigurationError: it has other characters than letters, digits, ``.``, ``_``, ``-``, or begins with one of the
-            last three.
-    """
-    if _PIPELINE.fullmatch(pipeline) is None:
-        raise ConfigurationError(
-            f"pipeline={pipeline!r} is not a legal name: use 1 to 128 of the characters a-z A-Z 0-9 . _ - and begin "
-            f"with a letter or digit, such as 'flights-to-lake'"
-        )
-    return pipeline
 
 
 def validate_delimiters(layout: Layout) -> None:
@@ -500,130 +459,6 @@ def _end_of_key(layout: Layout, topic: str, *endings: str) -> re.Pattern[str]:
     """The expression for the end of keys: the delimiter of folders may also be a part of names."""
     name = f"{re.escape(layout.naming.directory_delim)}{_file_name_pattern(layout.naming, topic)}"
     return re.compile(f"{name}(?:{'|'.join(map(re.escape, endings))})\\Z")
-
-
-def control_prefix(topics_dir: str, pipeline: str, topic: str) -> str:
-    """The prefix of the control documents of one topic of a pipeline; ends with ``/``.
-
-    Raises:
-        ConfigurationError: a name is illegal, or the documents' keys would be too long.
-    """
-    prefix = f"{_control_root(topics_dir)}{validate_pipeline(pipeline)}/{validate_topic(topic)}/"
-    return check_key(prefix, spare=_CONTROL_NAME_BYTES)
-
-
-def owner_key(topics_dir: str, topic: str) -> str:
-    """The document with the pipeline that lands a topic under ``topics_dir``; no pipeline can be named ``_owners``."""
-    return check_key(f"{owners_prefix(topics_dir)}{validate_topic(topic)}.json")
-
-
-def owners_prefix(topics_dir: str) -> str:
-    """The prefix of :func:`owner_key`; ends with ``/``."""
-    return f"{_control_root(topics_dir)}_owners/"
-
-
-def probe_key(topics_dir: str) -> str:
-    """The object of the checks of ``kafka-s3 doctor``; no pipeline can be named ``_doctor``."""
-    return check_key(f"{_control_root(topics_dir)}_doctor/probe.json")
-
-
-def marker_key(prefix: str) -> str:
-    """The marker, the only document that is ever replaced, below a :func:`control_prefix`."""
-    return f"{prefix}marker.json"
-
-
-def batches_prefix(prefix: str) -> str:
-    """The prefix of the documents of batches, below a :func:`control_prefix`; ends with ``/``."""
-    return f"{prefix}batches/"
-
-
-def plan_key(prefix: str, batch: int) -> str:
-    """The plan of a batch, below a :func:`control_prefix`."""
-    return f"{batches_prefix(prefix)}{batch:010d}.plan.json"
-
-
-def manifest_key(prefix: str, batch: int) -> str:
-    """The decision about a batch, below a :func:`control_prefix`."""
-    return f"{batches_prefix(prefix)}{batch:010d}.manifest.json"
-
-
-def indexes_prefix(prefix: str) -> str:
-    """The prefix of :func:`index_key`; ends with ``/``."""
-    return f"{prefix}index/"
-
-
-def index_key(prefix: str, first: int, count: int) -> str:
-    """The index of ``count`` batches from ``first`` on, below a :func:`control_prefix`."""
-    return f"{indexes_prefix(prefix)}{first:010d}-{first + count - 1:010d}.json"
-
-
-def amend_key(prefix: str, batch: int, number: int) -> str:
-    """The ``number``-th amend of a batch, from 1, below a :func:`control_prefix`."""
-    return f"{batches_prefix(prefix)}{batch:010d}.amend.{number}.json"
-
-
-def run_key(prefix: str, run: str) -> str:
-    """The record of a run, below a :func:`control_prefix`; ``run`` may be any text, see :func:`run_name`."""
-    return check_key(f"{prefix}runs/{encode_part(run)}.json")
-
-
-def schema_key(prefix: str, schema_id: int) -> str:
-    """The schema that records with this id are decoded with, below a :func:`control_prefix`."""
-    return f"{schemas_prefix(prefix)}{schema_id}.json"
-
-
-def schemas_prefix(prefix: str) -> str:
-    """The prefix of :func:`schema_key`; ends with ``/``."""
-    return f"{prefix}schemas/"
-
-
-def replay_key(prefix: str, replay: str, name: str) -> str:
-    """A document of a replay into Kafka, below a :func:`control_prefix`; ``replay`` is a valid id."""
-    return check_key(f"{prefix}replays/{validate_replay(replay)}/{name}.json")
-
-
-def validate_replay(replay: str) -> str:
-    """Return the id of a replay if it can be part of keys, groups and transactional ids.
-
-    Raises:
-        ConfigurationError: it has other characters than letters, digits, ``.``, ``_``, ``-``.
-    """
-    if _PIPELINE.fullmatch(replay) is None:
-        raise ConfigurationError(
-            f"replay={replay!r} is not a legal id: use 1 to 128 of the characters a-z A-Z 0-9 . _ - and begin with a "
-            f"letter or digit, such as 'orders-2026-01-02'"
-        )
-    return replay
-
-
-def set_aside_key(prefix: str, key: str) -> str:
-    """Where an object of other software may be moved, so that readers skip it, below a :func:`control_prefix`."""
-    return check_key(f"{prefix}set_aside/{key}")
-
-
-def run_name(*, dag_id: str, task_id: str, run_id: str, map_index: int = -1) -> str:
-    """The name of a run of a task, the same for all its tries.
-
-    The first part is readable and need not be unique; the SHA-256 behind it is.
-    """
-    identity = json.dumps([dag_id, task_id, run_id, map_index], separators=(",", ":"))
-    readable = re.sub(r"[^A-Za-z0-9.-]+", "_", f"{dag_id}.{task_id}.{run_id}")[:_READABLE_RUN]
-    return f"{readable}-{hashlib.sha256(identity.encode()).hexdigest()}"
-
-
-def encode_part(text: str) -> str:
-    """Percent-encode any text as one part of a key; different texts have different results.
-
-    Letters, digits, ``_`` and ``-`` are not encoded; nor is ``.``, except in a text of dots alone (``.`` and ``..`` are
-    folders). Lone surrogates are encoded like other code points in UTF-8.
-    """
-    encoded = urllib.parse.quote(text.encode("utf-8", "surrogatepass"), safe="")
-    encoded = encoded.replace("~", "%7E")
-    return encoded if encoded.strip(".") else encoded.replace(".", "%2E")
-
-
-def _control_root(topics_dir: str) -> str:
-    return f"{below(topics_dir)}{CONTROL_DIR}/"
 
 
 def below(topics_dir: str) -> str:

@@ -6,8 +6,8 @@ import logging
 import uuid
 from typing import Literal
 
-from airflow_provider_kafka_s3.batch.chunk_markers import has_chunk_markers, update_chunk_markers
 from airflow_provider_kafka_s3.batch.commit import Committer
+from airflow_provider_kafka_s3.batch.derived.registry import follow_run
 from airflow_provider_kafka_s3.batch.execute import execute_plan
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
 from airflow_provider_kafka_s3.batch.roll_forward import Recovered, roll_forward
@@ -60,7 +60,6 @@ def recover(
     # A batch that was abandoned for debt covers nothing, so the run does not resolve it.
     roll_forward(committer)
     after = committer.log.view()
-    if has_chunk_markers(request.layout):
-        update_chunk_markers(committer.log, after.marker, parallel=committer.parallel, look_back=None)
+    follow_run(committer.log, after.marker, request.layout, committer.parallel, every_batch=True)
     completed = {*open_before.open_plans, *range(open_before.next, after.next)} - set(after.open_plans)
     return Recovered(tuple(sorted(completed)), tuple(sorted(after.open_plans)))

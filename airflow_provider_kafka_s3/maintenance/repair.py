@@ -15,10 +15,13 @@ from typing import Final
 
 import msgspec
 
-from airflow_provider_kafka_s3.batch.chunk_markers import has_chunk_markers, update_chunk_markers
 from airflow_provider_kafka_s3.batch.commit import Committer
+from airflow_provider_kafka_s3.batch.derived.log_indexes import LogIndexes
+from airflow_provider_kafka_s3.batch.derived.port import Rewritten
+from airflow_provider_kafka_s3.batch.derived.registry import repair_derived
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.log_index import summaries
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.codec import encode, write_stamp
 from airflow_provider_kafka_s3.documents.manifest import Manifest, ObjectEntry
 from airflow_provider_kafka_s3.documents.marker import Marker, fold, fold_batch
@@ -31,9 +34,7 @@ from airflow_provider_kafka_s3.exceptions import (
     LogTamperedError,
     TransientError,
 )
-from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.maintenance.accept_loss import record_gone
-from airflow_provider_kafka_s3.maintenance.repair_index import repair_indexes
 from airflow_provider_kafka_s3.messages import count, few
 from airflow_provider_kafka_s3.storage.port import StoredObject
 
@@ -78,8 +79,7 @@ class Repaired:
             written.
         recorded: batches whose objects are recorded as gone, by the rule.
         written: whether the marker was replaced.
-        indexes: number of indexes of the log that were written, or would be.
-        skipped_indexes: indexes that could not be, with the reason: first and last batch, such as ``1-100``.
+        derived: what was written, or would be, behind the marker, by the name of its kind.
     """
 
     marker: Marker
@@ -88,8 +88,21 @@ class Repaired:
     ambiguous: Sequence[Gone] = ()
     recorded: Sequence[Gone] = ()
     written: bool = False
-    indexes: int = 0
-    skipped_indexes: Mapping[str, str] = field(default_factory=dict)
+    derived: Mapping[str, Rewritten] = field(default_factory=dict)
+
+    @property
+    def indexes(self) -> int:
+        """Number of indexes of the log that were written, or would be."""
+        return self._of_indexes.written
+
+    @property
+    def skipped_indexes(self) -> Mapping[str, str]:
+        """Indexes that could not be written, with the reason: first and last batch, such as ``1-100``."""
+        return self._of_indexes.skipped
+
+    @property
+    def _of_indexes(self) -> Rewritten:
+        return self.derived.get(LogIndexes.name, Rewritten())
 
 
 @dataclass(frozen=True)
@@ -128,11 +141,10 @@ def repair(
 ) -> Repaired:
     """Rebuild the marker from the log, unless it is right, and what is derived behind it.
 
-    These are the marker files of DeviantArt's names, and missing and damaged indexes of the log. A readable marker is
-    first compared with the index. If they agree, and a listing has all plans and manifests, nothing would be written,
-    so no document is read. Whatever is written is made from plans and manifests. An error behind the marker has a note
-    if the marker was written. An index that cannot be written, as its documents are damaged or a newer version wrote
-    it, is no error: the result has it.
+    A readable marker is first compared with the index of the log. If they agree, and a listing has all plans and
+    manifests, nothing would be written, so no document is read. Whatever is written is made from plans and manifests.
+    An error behind the marker has a note if the marker was written. What follows the log and cannot be written, as its
+    documents are damaged or a newer version wrote it, is no error: the result has it.
 
     Args:
         committer: of the topic.
@@ -153,13 +165,9 @@ def repair(
         return done
     topic_log = committer.log
     try:
-        if (
-            not dry_run
-            and done.marker.resolved
-            and has_chunk_markers(topic_log.last_layout(done.marker.last_resolved + 1))
-        ):
-            update_chunk_markers(topic_log, done.marker, parallel=committer.parallel, look_back=None)
-        indexes = repair_indexes(committer, done.marker, every_document=every_document, dry_run=dry_run)
+        derived = repair_derived(
+            topic_log, done.marker, committer.parallel, every_document=every_document, dry_run=dry_run
+        )
     except KafkaS3Error as e:
         if done.written:
             e.add_note(
@@ -167,7 +175,7 @@ def repair(
                 f"again to write what is derived from it: {topic_log.remedies.repair()}"
             )
         raise
-    return replace(done, indexes=indexes.written, skipped_indexes=indexes.skipped)
+    return replace(done, derived=derived)
 
 
 def _repair_marker(
@@ -206,7 +214,7 @@ def _repair_marker(
         recorded += folded.accepted
         repaired = Repaired(marker, was, folded.open, folded.ambiguous, recorded)
         if dry_run or repaired.ambiguous:
-            now = topic_log.store.head(keys.marker_key(topic_log.prefix))
+            now = topic_log.store.head(addresses.marker_key(topic_log.prefix))
             if (now and now.etag) == (stored and stored.etag):
                 return repaired
             # A run has replaced the marker since: start again, with the batches that the run has completed.
@@ -216,7 +224,7 @@ def _repair_marker(
             record_gone(committer, gone.batch, {*gone.keys}, reason=rule.reason, operator=rule.operator)
         if stored is None:
             body = encode(marker, write_stamp(), topic_log.marker_url())
-            if topic_log.store.create(keys.marker_key(topic_log.prefix), body) == body:
+            if topic_log.store.create(addresses.marker_key(topic_log.prefix), body) == body:
                 return replace(repaired, written=True)
         elif topic_log.replace_marker(marker, stored.etag):
             return replace(repaired, written=True)
@@ -231,7 +239,7 @@ def _read_marker(topic_log: TopicLog) -> tuple[StoredObject | None, Marker | Non
     stored = None
     # A response may be damaged in transit; a damaged object reads the same twice.
     for _ in range(2):
-        stored = topic_log.store.get(keys.marker_key(topic_log.prefix))
+        stored = topic_log.store.get(addresses.marker_key(topic_log.prefix))
         if stored is None:
             break
         try:
@@ -243,9 +251,8 @@ def _read_marker(topic_log: TopicLog) -> tuple[StoredObject | None, Marker | Non
 
 def _numbers(topic_log: TopicLog) -> tuple[range, Ranges]:
     """The numbers of all plans, and of all manifests; listed, since plans may be missing in the middle."""
-    names = (
-        info.key.removeprefix(topic_log.prefix) for info in topic_log.store.walk(keys.batches_prefix(topic_log.prefix))
-    )
+    infos = topic_log.store.walk(addresses.batches_prefix(topic_log.prefix))
+    names = (info.key.removeprefix(topic_log.prefix) for info in infos)
     # As ranges, since a long log has millions of names.
     found: dict[str, list[tuple[int, int]]] = {"plan": [], "manifest": []}
     for match in filter(None, map(_NAME.fullmatch, names)):
@@ -257,7 +264,7 @@ def _numbers(topic_log: TopicLog) -> tuple[range, Ranges]:
     plans = coalesce(found["plan"])
     if plans and (len(plans) > 1 or plans[0][0] != 1):
         expected = plans[0][1] if plans[0][0] == 1 else 1
-        topic_log.store.require_gone(keys.plan_key(topic_log.prefix, expected), by="LIST")
+        topic_log.store.require_gone(addresses.plan_key(topic_log.prefix, expected), by="LIST")
         raise LogTamperedError(
             f"topic {topic_log.topic!r}: the plan of batch {expected} is gone from the middle of the log, whose last "
             f"plan is {plans[-1][1] - 1}, and with it the offsets that it claimed. Nothing was changed. Restore it "
@@ -355,7 +362,7 @@ def _fold(committer: Committer, base: Marker, planned: range, known: Marker | No
             folded.marker = fold(marker, plan, decision)
     if known is not None and known.last_resolved > len(planned):
         beyond = next(max(a, len(planned) + 1) for a, b in known.resolved if b > len(planned) + 1)
-        committer.store.require_gone(keys.plan_key(committer.log.prefix, beyond), by="LIST")
+        committer.store.require_gone(addresses.plan_key(committer.log.prefix, beyond), by="LIST")
         raise _tampered(committer.log, beyond, committer.log.plan_url(beyond))
     return folded
 
@@ -412,7 +419,7 @@ def _gone(committer: Committer, plan: Plan, absent: Sequence[ObjectEntry]) -> tu
     absent = committer.objects.gone(plan, absent)
     if not absent:
         return absent, None
-    manifest = store.head(keys.manifest_key(committer.log.prefix, plan.batch))
+    manifest = store.head(addresses.manifest_key(committer.log.prefix, plan.batch))
     return absent, Gone(plan.batch, tuple(absent), None if manifest is None else manifest.modified)
 
 

@@ -13,10 +13,11 @@ from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.source import Isolation
 from airflow_provider_kafka_s3.config import Layout
+from airflow_provider_kafka_s3.documents.addresses import set_aside_key
 from airflow_provider_kafka_s3.documents.marker import Marker
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, DataLossError, ForeignObjectError
 from airflow_provider_kafka_s3.kafka.offsets import ConsumerGroup
-from airflow_provider_kafka_s3.layout.keys import data_prefix, set_aside_key
+from airflow_provider_kafka_s3.layout.keys import data_prefix
 from airflow_provider_kafka_s3.maintenance.leftovers import Comparison, Leftover, compare, find_leftovers
 from airflow_provider_kafka_s3.messages import count, few
 from airflow_provider_kafka_s3.registry.schemas import SchemaSource

@@ -49,9 +49,9 @@ from airflow_provider_kafka_s3.config import (
     parse_upload,
 )
 from airflow_provider_kafka_s3.config.values import Value, make_value
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error
 from airflow_provider_kafka_s3.kafka.options import Isolation
-from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.messages import count
 from airflow_provider_kafka_s3.retry import RetryPolicy
 from airflow_provider_kafka_s3.spark.spec import ConnectServer
@@ -374,7 +374,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
             for topic in (topics := parameters.parse_topics(self.topics)):
                 parameters.starting_of(starting, topic, topics)
         if not parameters.has_template(self.pipeline):
-            keys.validate_pipeline(self.pipeline)
+            addresses.validate_pipeline(self.pipeline)
         if not parameters.has_template(self.bucket):
             parameters.require_bucket(self.bucket)
         known = not parameters.has_template(self.topics_dir)

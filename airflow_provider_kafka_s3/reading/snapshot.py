@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.codec import MAX_BATCH
 from airflow_provider_kafka_s3.documents.log_index import IndexedBatch
 from airflow_provider_kafka_s3.documents.manifest import Manifest
@@ -23,7 +24,6 @@ from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, LogTamperedError
 from airflow_provider_kafka_s3.inspect.topics import require_begun
-from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.messages import few
 from airflow_provider_kafka_s3.parallel import in_threads
 from airflow_provider_kafka_s3.reading.record_times import overlap, window
@@ -415,7 +415,7 @@ class Snapshot:
         """Keys that were accepted as lost after their batch was committed."""
         numbers = sorted(batches)
         if numbers and len(numbers) > max(_FEW, (numbers[-1] - numbers[0]) // _OF_PAGE):
-            prefix, wanted = keys.batches_prefix(self.log.prefix), {*numbers}
+            prefix, wanted = addresses.batches_prefix(self.log.prefix), {*numbers}
             # The keys of documents have a dot behind the number, which is between nothing and a slash.
             begin, end = f"{prefix}{numbers[0]:010d}", f"{prefix}{numbers[-1]:010d}/"
             listed = itertools.takewhile(lambda info: info.key < end, self.log.store.walk(prefix, after=begin))

@@ -14,6 +14,7 @@ from typing import Final
 import pyarrow as pa
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.codec import corrupt
 from airflow_provider_kafka_s3.documents.owner import read_owner
 from airflow_provider_kafka_s3.documents.replay import ForeignReplayObject, PinnedObject, ReplayPlan
@@ -24,7 +25,6 @@ from airflow_provider_kafka_s3.exceptions import (
     NothingToReplayError,
 )
 from airflow_provider_kafka_s3.kafka.offsets import TopicInfo
-from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.messages import few
 from airflow_provider_kafka_s3.parallel import in_threads
 from airflow_provider_kafka_s3.reading.foreign import ForeignObject, compression_of, list_foreign_objects
@@ -124,7 +124,7 @@ def _first_offsets(log: TopicLog) -> dict[int, int] | None:
 
     The documents of the replay may be those of another pipeline.
     """
-    key = keys.owner_key(log.topics_dir, log.topic)
+    key = addresses.owner_key(log.topics_dir, log.topic)
     found = read_owner(log.store, key, topics_dir=log.topics_dir)
     if found is None:
         return None

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.codec import corrupt, encode, write_stamp
 from airflow_provider_kafka_s3.documents.replay import ReplayBegin, ReplayEnd, ReplayEpoch, ReplayPlan
 from airflow_provider_kafka_s3.exceptions import CorruptControlError, KafkaUnavailableError, ReplayOvertakenError
-from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.messages import count
 from airflow_provider_kafka_s3.reading.record import Records
 from airflow_provider_kafka_s3.replay.foreign import ForeignReplaySource
@@ -179,7 +179,7 @@ def send(
         topic_log = place.log(bucket)
         store, prefix = topic_log.store, topic_log.prefix
         begin_key, end_key = (
-            keys.replay_key(prefix, plan.replay, plan.document(name, partition)) for name in ("begin", "end")
+            addresses.replay_key(prefix, plan.replay, plan.document(name, partition)) for name in ("begin", "end")
         )
         source = (ForeignReplaySource if plan.foreign else ReplaySource)(topic_log, request, plan, on_read=watch.see)
 
@@ -236,7 +236,7 @@ class _Epoch:
         self._store, self._plan = topic_log.store, plan
 
         def key(number: int) -> str:
-            return keys.replay_key(topic_log.prefix, plan.replay, plan.document("epoch", number))
+            return addresses.replay_key(topic_log.prefix, plan.replay, plan.document("epoch", number))
 
         number = 1
         while not _create(topic_log, key(number), ReplayEpoch(replay=plan.replay, epoch=number)):

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.documents.addresses import validate_replay
 from airflow_provider_kafka_s3.documents.codec import MAX_PARTITION
 from airflow_provider_kafka_s3.documents.replay import ReplayPlan
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, DataLossError
 from airflow_provider_kafka_s3.kafka.offsets import TopicInfo
-from airflow_provider_kafka_s3.layout.keys import validate_replay, validate_topic
+from airflow_provider_kafka_s3.layout.keys import validate_topic
 from airflow_provider_kafka_s3.messages import few
 from airflow_provider_kafka_s3.reading.record_times import window
 

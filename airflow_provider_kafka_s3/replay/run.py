@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.codec import corrupt, decode, encode, write_stamp
 from airflow_provider_kafka_s3.documents.replay import ReplayPlan
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, CorruptControlError
 from airflow_provider_kafka_s3.kafka.offsets import KafkaCluster, TopicInfo
-from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.messages import count
 from airflow_provider_kafka_s3.replay.foreign import plan_foreign_replay
 from airflow_provider_kafka_s3.replay.job import Place, ReplayJob, ended, send
@@ -168,7 +168,7 @@ def _planned(topic_log: TopicLog, request: ReplayRequest, target: TopicInfo, *, 
             plan = choose(topic_log, request, target)
             if dry_run:
                 return plan
-            key = keys.replay_key(topic_log.prefix, request.replay, "plan")
+            key = addresses.replay_key(topic_log.prefix, request.replay, "plan")
             plan, _ = decode(ReplayPlan, topic_log.store.create(key, encode(plan, write_stamp(), where)), where)
         if plan.replay != request.replay:
             raise corrupt(where, f"it is of replay {plan.replay!r}")

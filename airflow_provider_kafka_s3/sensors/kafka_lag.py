@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, get_args
 from airflow_provider_kafka_s3.airflow import parameters
 from airflow_provider_kafka_s3.airflow.conditions import LagCondition
 from airflow_provider_kafka_s3.airflow.polling_sensor import PollingSensor
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.kafka.options import Isolation
-from airflow_provider_kafka_s3.layout import keys
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -81,13 +81,13 @@ class KafkaLagSensor(PollingSensor):
         if not parameters.has_template(bucket):
             parameters.require_bucket(bucket)
         if not parameters.has_template(pipeline):
-            keys.validate_pipeline(pipeline)
+            addresses.validate_pipeline(pipeline)
 
     def _condition(self, context: Context) -> LagCondition:  # noqa: ARG002 - the same for every run
         return LagCondition(
             topics=parameters.parse_topics(self.topics),
             bucket=parameters.require_bucket(self.bucket),
-            pipeline=keys.validate_pipeline(self.pipeline),
+            pipeline=addresses.validate_pipeline(self.pipeline),
             topics_dir=parameters.require_topics_dir(self.topics_dir),
             min_records=self.min_records,
             isolation=self.isolation,

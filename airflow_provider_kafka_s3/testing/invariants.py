@@ -34,6 +34,7 @@ from airflow_provider_kafka_s3.batch.nesting import in_folder_of
 from airflow_provider_kafka_s3.batch.object_metadata import BATCH_METADATA, CONTENT_METADATA, NONCE_METADATA
 from airflow_provider_kafka_s3.batch.source import Isolation, Source
 from airflow_provider_kafka_s3.config import Layout
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.manifest import ContentHash, ObjectEntry, SlicePart
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice
@@ -103,7 +104,7 @@ def read_state(store: ObjectStore, *, topics_dir: str, pipeline: str, topic: str
     Raises:
         InvariantViolation: an object below the control prefix is not a valid control document.
     """
-    prefix = keys.control_prefix(topics_dir, pipeline, topic)
+    prefix = addresses.control_prefix(topics_dir, pipeline, topic)
     state = TopicState(topic)
     findings = []
     for info in sorted(store.list(prefix), key=lambda info: info.key):

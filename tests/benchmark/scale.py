@@ -20,15 +20,15 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from airflow_provider_kafka_s3.batch.commit import Committer
-from airflow_provider_kafka_s3.batch.index_building import build_index, write_missing
+from airflow_provider_kafka_s3.batch.derived.log_indexes import build_index, write_missing
 from airflow_provider_kafka_s3.batch.log_index import summaries
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
 from airflow_provider_kafka_s3.config import JsonLines, Layout, Limits, RawBytes
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.manifest import SliceResult, SliceRows
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.inspect.status import topic_status
 from airflow_provider_kafka_s3.kafka.offsets import TopicInfo
-from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.maintenance.gc import find_garbage
 from airflow_provider_kafka_s3.maintenance.repair import repair
 from airflow_provider_kafka_s3.parallel import in_threads
@@ -189,7 +189,7 @@ def _objects(config: dict[str, Any]) -> dict[str, Any]:
     decision = committer.log.read_manifest(1)
     assert decision is not None
     complete, requests = simulated.timed(lambda: committer.carry_out(plan, decision))
-    manifest = simulated.store.get(keys.manifest_key(committer.log.prefix, 1))
+    manifest = simulated.store.get(addresses.manifest_key(committer.log.prefix, 1))
     assert manifest is not None
     grown = _rss() - before
     again: list[Any] = []

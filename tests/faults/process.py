@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from airflow_provider_kafka_s3.batch.execute import execute_plan
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
 from airflow_provider_kafka_s3.config import MIB, Layout, Limits
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.manifest import Manifest
 from airflow_provider_kafka_s3.documents.plan import Plan
-from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.pipeline import Run, TopicPipeline
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
 from airflow_provider_kafka_s3.storage.durable import DurableStore
@@ -71,7 +71,7 @@ class Topic:
     @property
     def control(self) -> str:
         """Prefix of its control documents."""
-        return keys.control_prefix(self.topics_dir, PIPELINE, TOPIC)
+        return addresses.control_prefix(self.topics_dir, PIPELINE, TOPIC)
 
     @property
     def data(self) -> str:

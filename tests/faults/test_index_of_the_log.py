@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.maintenance.repair import repair
 from dev.faults import Fault
 from tests.faults.conftest import Site
@@ -29,7 +29,7 @@ CASES: Final = [
 
 def names(site: Site, topic: Topic) -> list[str]:
     """The indexes that exist."""
-    prefix = keys.indexes_prefix(topic.control)
+    prefix = addresses.indexes_prefix(topic.control)
     return [info.key.removeprefix(prefix) for info in site.observer(topic).store.list(prefix)]
 
 

@@ -35,6 +35,7 @@ from airflow_provider_kafka_s3.config import (
     SiblingObjects,
     default_partitioner,
 )
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.manifest import (
     ContentHash,
     Manifest,
@@ -76,7 +77,7 @@ NAMED = Layout(
 )
 """Each object has an index beside it, and there are marker files, which name the newest ones."""
 KEY = b"key of "
-CONTROL = keys.control_prefix(TOPICS_DIR, PIPELINE, TOPIC)
+CONTROL = addresses.control_prefix(TOPICS_DIR, PIPELINE, TOPIC)
 
 
 class Clock:

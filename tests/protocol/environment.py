@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from msgspec import structs
 
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.codec import encode
 from airflow_provider_kafka_s3.documents.offsets import Offsets
-from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.storage.port import StoredObject
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from tests.protocol.engine import CONTROL, TOPIC
@@ -129,14 +129,14 @@ class Environment:
     def _change_index(self) -> None:
         """Delete, damage or forge an index, which nobody should."""
         objects = self.world.bucket.objects
-        indexes = [key for key in sorted(objects) if key.startswith(keys.indexes_prefix(CONTROL))]
+        indexes = [key for key in sorted(objects) if key.startswith(addresses.indexes_prefix(CONTROL))]
         if not indexes:
             return
         key, how = self.rng.choice(indexes), self.rng.choice(("deleted", "damaged", "damaged", "forged"))
-        first, last = map(int, key.removeprefix(keys.indexes_prefix(CONTROL)).removesuffix(".json").split("-"))
+        first, last = map(int, key.removeprefix(addresses.indexes_prefix(CONTROL)).removesuffix(".json").split("-"))
         large = INDEX_SIZES[-1]
         around = (first - 1) // large * large + 1
-        made_from_it = keys.index_key(CONTROL, around, large) not in objects
+        made_from_it = addresses.index_key(CONTROL, around, large) not in objects
         is_large = last - first + 1 == large
         if (how == "forged" and made_from_it) or (how == "deleted" and is_large and self.world.forged):
             # A large index is made from small ones, whose checksums are trusted.
@@ -248,7 +248,7 @@ class Environment:
     def _trim_log(self) -> None:
         for batch in sorted(self.world.watch.state.plans):
             if self.world.watch.state.is_resolved(batch):
-                for key in (keys.plan_key(CONTROL, batch), keys.manifest_key(CONTROL, batch)):
+                for key in (addresses.plan_key(CONTROL, batch), addresses.manifest_key(CONTROL, batch)):
                     if self.world.bucket.objects.pop(key, None) is not None:
                         self.world.watch.on_trim(key)
 

@@ -11,6 +11,7 @@ import msgspec
 
 from airflow_provider_kafka_s3.batch.object_metadata import BATCH_METADATA, NONCE_METADATA
 from airflow_provider_kafka_s3.config import Layout, RawBytes
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.codec import Document, encode
 from airflow_provider_kafka_s3.documents.log_index import INDEX_SIZES, IndexedBatch, LogIndex, indexed_batch
 from airflow_provider_kafka_s3.documents.manifest import ContentHash, Manifest, ObjectEntry, SliceResult
@@ -130,18 +131,20 @@ def documents_of(
         plan, decision, objects = batch_of(n, claim, topic=topic, topic_id=topic_id, **options)
         stored += [
             *objects,
-            (keys.plan_key(prefix, n), encode(plan, {}), {}),
-            (keys.manifest_key(prefix, n), encode(decision, {}), {}),
+            (addresses.plan_key(prefix, n), encode(plan, {}), {}),
+            (addresses.manifest_key(prefix, n), encode(decision, {}), {}),
         ]
         if indexed:
             sums = decision.plan_sha256, checksum_of(decision)
             found.append(indexed_batch(plan, sums[0], decision, sums[1], same_layout_as=n))
-    stored += [(keys.index_key(prefix, i.first, len(i.batches)), encode(i, {}), {}) for i in indexes_of(topic, found)]
+    stored += [
+        (addresses.index_key(prefix, i.first, len(i.batches)), encode(i, {}), {}) for i in indexes_of(topic, found)
+    ]
     marker = marker_of(batches, topic=topic, topic_id=topic_id)
     return [
         *stored,
-        (keys.owner_key(topics_dir, topic), encode(Owner(pipeline=pipeline, topic=topic), {}), {}),
-        (keys.marker_key(prefix), encode(marker, {}), {}),
+        (addresses.owner_key(topics_dir, topic), encode(Owner(pipeline=pipeline, topic=topic), {}), {}),
+        (addresses.marker_key(prefix), encode(marker, {}), {}),
     ]
 
 

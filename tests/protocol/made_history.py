@@ -17,6 +17,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from airflow_provider_kafka_s3.batch.object_metadata import BATCH_METADATA, NONCE_METADATA
 from airflow_provider_kafka_s3.config import Layout, RawBytes
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.codec import Document, canonical, encode
 from airflow_provider_kafka_s3.documents.log_index import INDEX_SIZES, LogIndex, indexed_batch
 from airflow_provider_kafka_s3.documents.manifest import ContentHash, Manifest
@@ -109,13 +110,15 @@ class MadeHistory(MemoryStore):
         self._sizes = sizes
         self._step = step
         self._layout = Layout(topics_dir=topics_dir, format=RawBytes())
-        prefix = keys.control_prefix(topics_dir, pipeline, topic)
-        self._batches, self._indexes = keys.batches_prefix(prefix), keys.indexes_prefix(prefix)
+        prefix = addresses.control_prefix(topics_dir, pipeline, topic)
+        self._batches, self._indexes = addresses.batches_prefix(prefix), addresses.indexes_prefix(prefix)
         self._data = keys.data_prefix(self._layout, topic)
         self._counting = threading.Lock()
         self._make_templates()
-        super().put_new(keys.owner_key(topics_dir, topic), encode(Owner(pipeline=pipeline, topic=topic), {}))
-        super().put_new(keys.marker_key(prefix), encode(marker_of(batches, topic=topic, topic_id=self.topic_id), {}))
+        super().put_new(addresses.owner_key(topics_dir, topic), encode(Owner(pipeline=pipeline, topic=topic), {}))
+        super().put_new(
+            addresses.marker_key(prefix), encode(marker_of(batches, topic=topic, topic_id=self.topic_id), {})
+        )
 
     def _make_templates(self) -> None:
         n = _SAMPLE

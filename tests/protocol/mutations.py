@@ -141,8 +141,8 @@ MUTATIONS: Final = (
             _OVERWRITE,
             Edit(
                 f"{BATCH}/log.py",
-                "        return self.store.replace(keys.marker_key(self.prefix), body, etag)\n",
-                "        self.store.overwrite(keys.marker_key(self.prefix), body)\n        return True\n",
+                "        return self.store.replace(addresses.marker_key(self.prefix), body, etag)\n",
+                "        self.store.overwrite(addresses.marker_key(self.prefix), body)\n        return True\n",
             ),
         ),
         first=6,
@@ -212,9 +212,9 @@ MUTATIONS: Final = (
             operator=operator,
         )
         from airflow_provider_kafka_s3.documents.codec import encode, write_stamp
-        from airflow_provider_kafka_s3.layout import keys
+        from airflow_provider_kafka_s3.documents import addresses
 
-        self.store.overwrite(keys.manifest_key(self.log.prefix, plan.batch), encode(manifest, write_stamp()))
+        self.store.overwrite(addresses.manifest_key(self.log.prefix, plan.batch), encode(manifest, write_stamp()))
         return manifest
 """,
             ),
@@ -533,14 +533,14 @@ MUTATIONS: Final = (
         "all batches below a resolved one count as resolved for the index",
         (
             Edit(
-                f"{BATCH}/index_building.py",
+                f"{BATCH}/derived/log_indexes.py",
                 "            for a, b in reversed(marker.resolved):\n",
                 "            for a, b in ((1, marker.last_resolved + 1),):\n",
             ),
             Edit(
-                f"{BATCH}/commit.py",
-                "        if not marker.has_resolved(range(first, first + size)):\n",
-                "        if first + size > marker.last_resolved + 1:\n",
+                f"{BATCH}/derived/log_indexes.py",
+                "        if marker.has_resolved(range(first, first + size)):\n",
+                "        if first + size <= marker.last_resolved + 1:\n",
             ),
         ),
         first=4,
@@ -590,9 +590,9 @@ MUTATIONS: Final = (
         "a repair makes indexes from smaller ones, which may be wrong",
         (
             Edit(
-                f"{PACKAGE}/maintenance/repair_index.py",
-                "parallel=committer.parallel, from_documents=True)",
-                "parallel=committer.parallel)",
+                f"{BATCH}/derived/log_indexes.py",
+                "parallel=parallel, from_documents=True)",
+                "parallel=parallel)",
             ),
         ),
         first=24,
@@ -626,9 +626,9 @@ MUTATIONS: Final = (
         "a marker file is replaced by what was decided before it was read",
         (
             Edit(
-                f"{BATCH}/chunk_markers.py",
-                "            now = newest_indexes(topic_log, marker, parallel=parallel, look_back=look_back)\n",
-                "            now = expected\n",
+                f"{BATCH}/derived/chunk_markers.py",
+                "        now = newest_indexes(topic_log, marker, parallel=parallel, look_back=look_back)\n",
+                "        now = expected\n",
             ),
         ),
         first=20_000,
@@ -640,13 +640,12 @@ MUTATIONS: Final = (
             Edit(
                 f"{BATCH}/commit.py",
                 "            if self.log.replace_marker(folded, etag):\n",
-                "            if has_chunk_markers(plan.layout):\n"
-                "                update_chunk_markers(self.log, folded, parallel=self.parallel)\n"
+                "            follow_batch(self.log, folded, plan, self.parallel)\n"
                 "            if self.log.replace_marker(folded, etag):\n",
             ),
             Edit(
-                f"{BATCH}/chunk_markers.py",
-                "            marker, _ = topic_log.require_marker()\n",
+                f"{BATCH}/derived/chunk_markers.py",
+                "        marker, _ = topic_log.require_marker()\n",
                 "",
             ),
         ),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from airflow_provider_kafka_s3.batch.rebuild import BuildObjects, BuiltObject, ReadSlice
 from airflow_provider_kafka_s3.batch.request import Action
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.manifest import ObjectEntry
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.layout import keys
@@ -24,7 +25,7 @@ __all__ = ["INDEX_SIZES", "Process"]
 INDEX_SIZES: Final = (3, 6)
 """Batches of an index: with those of the product, no simulation would be long enough."""
 
-_MARKER: Final = keys.marker_key(CONTROL)
+_MARKER: Final = addresses.marker_key(CONTROL)
 
 
 class Process(Actor):

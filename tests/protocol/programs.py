@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from airflow_provider_kafka_s3.batch.chunk_markers import update_chunk_markers
+from airflow_provider_kafka_s3.batch.derived.chunk_markers import update_chunk_markers
 from airflow_provider_kafka_s3.batch.incarnation import require_topic_id
 from airflow_provider_kafka_s3.batch.log_index import summaries
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult

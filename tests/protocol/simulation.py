@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from airflow_provider_kafka_s3.batch.request import TopicResult
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.marker import Marker
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.exceptions import (
@@ -47,7 +48,6 @@ from airflow_provider_kafka_s3.exceptions import (
     TopicRecreatedError,
     TransientError,
 )
-from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.storage.port import StoredObject
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from airflow_provider_kafka_s3.testing.stores import CONDITIONAL, Fault, Request
@@ -519,7 +519,7 @@ class World:
         for first, end in marker.resolved:
             for size in INDEX_SIZES:
                 for last in range(size, end, size):
-                    name = keys.index_key(CONTROL, last - size + 1, size)
+                    name = addresses.index_key(CONTROL, last - size + 1, size)
                     if last - size + 1 >= first and name not in self.bucket.objects:
                         self.watch.fail(f"I9 index {name} is missing")
 

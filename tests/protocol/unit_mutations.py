@@ -103,7 +103,7 @@ UNIT_MUTATIONS: Final = (
         "an index after the other is offered to a store that refuses them",
         (
             Edit(
-                f"{BATCH}/index_building.py",
+                f"{BATCH}/derived/log_indexes.py",
                 "                # The store, not a document: the next one would fail, too.\n                break\n",
                 "                pass\n",
             ),
@@ -905,7 +905,7 @@ UNIT_MUTATIONS: Final = (
         (
             Edit(
                 f"{PACKAGE}/documents/owner.py",
-                "        if keys.owner_key(topics_dir, owner.topic) != key:\n",
+                "        if addresses.owner_key(topics_dir, owner.topic) != key:\n",
                 "        if False:\n",
             ),
         ),

@@ -82,7 +82,7 @@ def test_kubernetes_needs_its_own_provider(monkeypatch: pytest.MonkeyPatch) -> N
         ConfigurationError, match=r"apache-airflow-providers-cncf-kubernetes is not installed: .*Install it"
     ):
         connections.spark_target("spark_x")
-    monkeypatch.setattr(connections, "_has_kubernetes", lambda: True)
+    monkeypatch.setattr(connections.spark, "_has_kubernetes", lambda: True)
     assert connections.spark_target("spark_x").master == "k8s://https://k:6443"
 
 

@@ -53,14 +53,14 @@ def test_every_aws_connection_that_is_shown_is_understood(monkeypatch: pytest.Mo
         monkeypatch.setenv("AIRFLOW_CONN_AWS_SHOWN", json.dumps(connection))
         aws = AwsBaseHook(aws_conn_id="aws_shown", client_type="s3").conn_config
         assert aws.region_name
-        role = connections._role(aws)
+        role = connections.s3._role(aws)
         roles.append(role)
         if role is None:
             access = connections.s3_access("aws_shown")
             assert access.credentials is not None
             assert access.settings.ca_bundle == connection["extra"].get("verify")
     assert [role for role in roles if role] == [
-        connections.AssumedRole(
+        connections.s3.AssumedRole(
             arn="arn:aws:iam::123456789012:role/kafka-to-s3",
             session_name="Airflow_aws_shown",
             arguments='{"DurationSeconds": 14400}',

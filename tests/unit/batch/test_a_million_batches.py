@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_kafka_s3.batch.request import TopicResult
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.codec import encode
 from airflow_provider_kafka_s3.documents.log_index import IndexedBatch
 from airflow_provider_kafka_s3.documents.manifest import Manifest
@@ -20,7 +21,6 @@ from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.documents.plan import Plan, layout_digest
 from airflow_provider_kafka_s3.documents.run import RunRecord
 from airflow_provider_kafka_s3.inspect.status import topic_status
-from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.maintenance.gc import find_garbage
 from airflow_provider_kafka_s3.maintenance.repair import repair
 from airflow_provider_kafka_s3.reading import summarized_batches
@@ -326,7 +326,7 @@ def test_an_index_that_is_wrong_does_not_hide_batches_that_are_not_kept(
     """The first answer is compared with the marker; later ones, which could not be, do without the index, too."""
     monkeypatch.setattr(summarized_batches, "_KEPT", 100)
     process = Process(2_400, sizes=SIZES)
-    log, where = process.engine.log, keys.index_key(CONTROL, 1_001, 100)
+    log, where = process.engine.log, addresses.index_key(CONTROL, 1_001, 100)
     index = log.read_index(range(1_001, 1_101))
     assert index is not None
     wrong = [

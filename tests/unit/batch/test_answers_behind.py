@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 import pytest
 
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.exceptions import (
     BatchLossError,
     MarkerMissingError,
@@ -16,7 +17,6 @@ from airflow_provider_kafka_s3.exceptions import (
     TransientError,
     UnknownOutcomeError,
 )
-from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.maintenance.accept_loss import Absent, absent, accept_deleted, accept_loss
 from airflow_provider_kafka_s3.maintenance.repair import GoneRule, repair
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
@@ -196,7 +196,7 @@ def test_an_object_that_one_kind_of_request_finds_does_not_stay_gone_by_a_repair
     """The rule of a person is for objects that no request finds."""
     world = World()
     world.land(*behind)
-    world.bucket.delete(keys.marker_key(CONTROL))
+    world.bucket.delete(addresses.marker_key(CONTROL))
     rule = GoneRule(before=1e9, reason="gone", operator="me")
     with contradiction(behind):
         repair(world.engine().committer, start={0: 0}, rule=rule)
@@ -256,6 +256,6 @@ def test_what_is_gone_is_said_to_be_found_by_no_request() -> None:
         world.engine().run("first")
     with pytest.raises(BatchLossError, match=looked):
         world.engine().run("first", on_missing="restore")
-    world.bucket.delete(keys.marker_key(CONTROL))
+    world.bucket.delete(addresses.marker_key(CONTROL))
     with pytest.raises(MarkerMissingError, match="neither GET nor HEAD nor LIST requests find it"):
         world.engine().run("first")

@@ -36,11 +36,11 @@ from airflow_provider_kafka_s3.config import (
     parse_content,
     parse_format,
 )
+from airflow_provider_kafka_s3.documents.addresses import marker_key
 from airflow_provider_kafka_s3.documents.manifest import ObjectEntry
 from airflow_provider_kafka_s3.exceptions import BatchLossError, ConfigurationError, MissingObjectError
 from airflow_provider_kafka_s3.formats import block_gzip, block_offsets
 from airflow_provider_kafka_s3.formats.block_offsets import MAX_RANGES
-from airflow_provider_kafka_s3.layout.keys import marker_key
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.testing.invariants import InvariantViolation
 from tests.unit.batch.simulated_topic import Topic

@@ -16,6 +16,7 @@ import pytest
 from airflow_provider_kafka_s3.batch import execute
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
 from airflow_provider_kafka_s3.config import Limits
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import (
     ForeignObjectError,
@@ -23,7 +24,6 @@ from airflow_provider_kafka_s3.exceptions import (
     TerminalError,
     TransientError,
 )
-from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.maintenance import gc
 from airflow_provider_kafka_s3.maintenance.repair import GoneRule
 from airflow_provider_kafka_s3.pipeline import TopicPipeline
@@ -41,7 +41,7 @@ from tests.protocol.engine import in_turn
 from tests.unit.batch.test_crash_points import FAULTS
 
 TOPICS_DIR, PIPELINE, TOPIC = "lake", "pipeline", "events"
-CONTROL = keys.control_prefix(TOPICS_DIR, PIPELINE, TOPIC)
+CONTROL = addresses.control_prefix(TOPICS_DIR, PIPELINE, TOPIC)
 FOLDER = f"{TOPICS_DIR}/{TOPIC}/"
 TOGETHER = KINDS["together"]
 LAYOUT = TOGETHER.layout(TOPICS_DIR)
@@ -220,7 +220,7 @@ def test_repair_leaves_it_to_a_person_whether_objects_beside_others_stay_gone(go
     world.land("first")
     before = world.objects()
     lost = {KEYS} if gone == "one" else FIRST_SLICE - {VALUES}
-    for key in (*lost, keys.marker_key(CONTROL)):
+    for key in (*lost, addresses.marker_key(CONTROL)):
         world.bucket.delete(key)
 
     (found,) = world.process().repair(start={}).ambiguous

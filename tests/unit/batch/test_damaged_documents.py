@@ -12,11 +12,12 @@ from typing import Any, Final
 
 import pytest
 
-from airflow_provider_kafka_s3.batch.index_building import write_missing
+from airflow_provider_kafka_s3.batch.derived.log_indexes import write_missing
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.log_index import checked_summaries
 from airflow_provider_kafka_s3.batch.pinned_schemas import NoRegistry, PinnedSchemas
 from airflow_provider_kafka_s3.config import Layout, RawBytes
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.codec import Document, canonical, digest, encode
 from airflow_provider_kafka_s3.documents.manifest import Amend
 from airflow_provider_kafka_s3.documents.offsets import Offsets
@@ -35,7 +36,6 @@ from airflow_provider_kafka_s3.documents.replay import (
 )
 from airflow_provider_kafka_s3.documents.run import RunRecord
 from airflow_provider_kafka_s3.exceptions import ControlError, CorruptControlError
-from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.registry.schemas import RegisteredSchema, SchemaReference
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
@@ -70,8 +70,8 @@ def replay_plan(**partitions: Any) -> ReplayPlan:
 
 
 MORE: Final[dict[str, Document]] = {
-    keys.plan_key(CONTROL, NEXT): reset_plan(batch=NEXT, topic=TOPIC),
-    keys.run_key(CONTROL, "first"): RunRecord(
+    addresses.plan_key(CONTROL, NEXT): reset_plan(batch=NEXT, topic=TOPIC),
+    addresses.run_key(CONTROL, "first"): RunRecord(
         run="first",
         offsets="data_interval",
         params={"trigger": "manual"},
@@ -82,8 +82,8 @@ MORE: Final[dict[str, Document]] = {
         layout_sha256=layout_digest(LAYOUT),
         window=(0, 1),
     ),
-    keys.amend_key(CONTROL, 1, 1): Amend(batch=1, keys=("k",), reason="gone", operator="me"),
-    keys.schema_key(CONTROL, 7): PinnedSchema(
+    addresses.amend_key(CONTROL, 1, 1): Amend(batch=1, keys=("k",), reason="gone", operator="me"),
+    addresses.schema_key(CONTROL, 7): PinnedSchema(
         schema=RegisteredSchema(
             id=7,
             type="AVRO",
@@ -92,33 +92,33 @@ MORE: Final[dict[str, Document]] = {
             versions={"events-value": 2},
         )
     ),
-    keys.replay_key(CONTROL, "again", "plan"): replay_plan(partitions={0: ((REPLAYED,),)}),
-    keys.replay_key(CONTROL, "theirs", "plan"): replay_plan(partitions={}, foreign={0: (FOREIGN,)}),
-    keys.replay_key(CONTROL, "again", "begin-0"): ReplayBegin(replay="again", partition=0),
-    keys.replay_key(CONTROL, "again", "end-0"): ReplayEnd(replay="again", partition=0, records=2),
-    keys.replay_key(CONTROL, "again", "epoch-1"): ReplayEpoch(replay="again", epoch=1),
+    addresses.replay_key(CONTROL, "again", "plan"): replay_plan(partitions={0: ((REPLAYED,),)}),
+    addresses.replay_key(CONTROL, "theirs", "plan"): replay_plan(partitions={}, foreign={0: (FOREIGN,)}),
+    addresses.replay_key(CONTROL, "again", "begin-0"): ReplayBegin(replay="again", partition=0),
+    addresses.replay_key(CONTROL, "again", "end-0"): ReplayEnd(replay="again", partition=0, records=2),
+    addresses.replay_key(CONTROL, "again", "epoch-1"): ReplayEpoch(replay="again", epoch=1),
 }
 
 READERS: Final[dict[str, Callable[[TopicLog], object]]] = {
-    keys.marker_key(CONTROL): lambda log: log.require_marker()[0],
-    keys.plan_key(CONTROL, 1): lambda log: (log.read_plan(1), log.planned_by(1), log.planner(1)),
-    keys.plan_key(CONTROL, NEXT): lambda log: (log.read_plan(NEXT), log.planned_by(NEXT), log.planner(NEXT)),
-    keys.manifest_key(CONTROL, 1): lambda log: log.read_manifest(1),
-    keys.amend_key(CONTROL, 1, 1): lambda log: log.amended_keys(1),
-    keys.run_key(CONTROL, "first"): lambda log: log.read_run("first"),
-    keys.index_key(CONTROL, 1, BATCHES): lambda log: log.read_index(range(1, NEXT)),
-    keys.owner_key(TOPICS_DIR, TOPIC): lambda log: decode_owner(
-        stored(log, keys.owner_key(TOPICS_DIR, TOPIC)),
-        keys.owner_key(TOPICS_DIR, TOPIC),
-        log.store.url(keys.owner_key(TOPICS_DIR, TOPIC)),
+    addresses.marker_key(CONTROL): lambda log: log.require_marker()[0],
+    addresses.plan_key(CONTROL, 1): lambda log: (log.read_plan(1), log.planned_by(1), log.planner(1)),
+    addresses.plan_key(CONTROL, NEXT): lambda log: (log.read_plan(NEXT), log.planned_by(NEXT), log.planner(NEXT)),
+    addresses.manifest_key(CONTROL, 1): lambda log: log.read_manifest(1),
+    addresses.amend_key(CONTROL, 1, 1): lambda log: log.amended_keys(1),
+    addresses.run_key(CONTROL, "first"): lambda log: log.read_run("first"),
+    addresses.index_key(CONTROL, 1, BATCHES): lambda log: log.read_index(range(1, NEXT)),
+    addresses.owner_key(TOPICS_DIR, TOPIC): lambda log: decode_owner(
+        stored(log, addresses.owner_key(TOPICS_DIR, TOPIC)),
+        addresses.owner_key(TOPICS_DIR, TOPIC),
+        log.store.url(addresses.owner_key(TOPICS_DIR, TOPIC)),
         topics_dir=TOPICS_DIR,
     ),
-    keys.schema_key(CONTROL, 7): lambda log: PinnedSchemas(log.store, log.prefix, NoRegistry()).schema(7),
-    keys.replay_key(CONTROL, "again", "plan"): lambda log: log.read_replay(ReplayPlan, "again", "plan"),
-    keys.replay_key(CONTROL, "theirs", "plan"): lambda log: log.read_replay(ReplayPlan, "theirs", "plan"),
-    keys.replay_key(CONTROL, "again", "begin-0"): lambda log: log.read_replay(ReplayBegin, "again", "begin-0"),
-    keys.replay_key(CONTROL, "again", "end-0"): lambda log: log.read_replay(ReplayEnd, "again", "end-0"),
-    keys.replay_key(CONTROL, "again", "epoch-1"): lambda log: log.read_replay(ReplayEpoch, "again", "epoch-1"),
+    addresses.schema_key(CONTROL, 7): lambda log: PinnedSchemas(log.store, log.prefix, NoRegistry()).schema(7),
+    addresses.replay_key(CONTROL, "again", "plan"): lambda log: log.read_replay(ReplayPlan, "again", "plan"),
+    addresses.replay_key(CONTROL, "theirs", "plan"): lambda log: log.read_replay(ReplayPlan, "theirs", "plan"),
+    addresses.replay_key(CONTROL, "again", "begin-0"): lambda log: log.read_replay(ReplayBegin, "again", "begin-0"),
+    addresses.replay_key(CONTROL, "again", "end-0"): lambda log: log.read_replay(ReplayEnd, "again", "end-0"),
+    addresses.replay_key(CONTROL, "again", "epoch-1"): lambda log: log.read_replay(ReplayEpoch, "again", "epoch-1"),
 }
 
 VALUES: Final[tuple[Any, ...]] = (
@@ -228,7 +228,7 @@ def test_content_that_a_checksum_covers_is_read_or_names_the_object(bucket: Memo
 
 def test_a_damaged_index_is_left_out_and_never_an_error_that_is_not_ours(bucket: MemoryStore) -> None:
     """Whatever is in it; batches are then those of plans and manifests."""
-    bucket, key = bucket.copy(), keys.index_key(CONTROL, 1, BATCHES)
+    bucket, key = bucket.copy(), addresses.index_key(CONTROL, 1, BATCHES)
     body = json.loads(stored(Engine(bucket, SimulatedKafka()).log, key))
     del body["sha256"]
     for path in places(body):
@@ -246,7 +246,7 @@ def test_a_damaged_index_is_left_out_and_never_an_error_that_is_not_ours(bucket:
 
 def test_a_manifest_of_another_plan_names_both_documents(bucket: MemoryStore) -> None:
     """Either may be the one that was changed."""
-    bucket, key = bucket.copy(), keys.plan_key(CONTROL, 1)
+    bucket, key = bucket.copy(), addresses.plan_key(CONTROL, 1)
     body = json.loads(stored(Engine(bucket, SimulatedKafka()).log, key)) | {"run": "another"}
     del body["sha256"]
     bucket.delete(key)
@@ -261,14 +261,14 @@ def test_a_manifest_of_another_plan_names_both_documents(bucket: MemoryStore) ->
 @pytest.mark.parametrize(
     ("key", "change"),
     [
-        (keys.marker_key(CONTROL), {"topic": "other"}),
-        (keys.plan_key(CONTROL, 1), {"topic": "other"}),
-        (keys.plan_key(CONTROL, 1), {"batch": 2}),
-        (keys.manifest_key(CONTROL, 1), {"batch": 2}),
-        (keys.amend_key(CONTROL, 1, 1), {"batch": 2}),
-        (keys.run_key(CONTROL, "first"), {"run": "second"}),
-        (keys.index_key(CONTROL, 1, BATCHES), {"topic": "other"}),
-        (keys.owner_key(TOPICS_DIR, TOPIC), {"topic": "other"}),
+        (addresses.marker_key(CONTROL), {"topic": "other"}),
+        (addresses.plan_key(CONTROL, 1), {"topic": "other"}),
+        (addresses.plan_key(CONTROL, 1), {"batch": 2}),
+        (addresses.manifest_key(CONTROL, 1), {"batch": 2}),
+        (addresses.amend_key(CONTROL, 1, 1), {"batch": 2}),
+        (addresses.run_key(CONTROL, "first"), {"run": "second"}),
+        (addresses.index_key(CONTROL, 1, BATCHES), {"topic": "other"}),
+        (addresses.owner_key(TOPICS_DIR, TOPIC), {"topic": "other"}),
     ],
     ids=lambda value: value if isinstance(value, str) else str(value),
 )
@@ -286,6 +286,6 @@ def test_an_index_at_the_key_of_another_one_is_an_error(bucket: MemoryStore) -> 
     """Its batches are not those of its name."""
     bucket = bucket.copy()
     log = Engine(bucket, SimulatedKafka()).log
-    bucket.put_new(keys.index_key(CONTROL, NEXT, BATCHES), stored(log, keys.index_key(CONTROL, 1, BATCHES)))
+    bucket.put_new(addresses.index_key(CONTROL, NEXT, BATCHES), stored(log, addresses.index_key(CONTROL, 1, BATCHES)))
     with pytest.raises(CorruptControlError, match="it is of 10 batches from 1 on"):
         log.read_index(range(NEXT, NEXT + BATCHES))

@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_kafka_s3.batch import roll_forward as decided
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.codec import MAX_BYTES, canonical, decode, digest
 from airflow_provider_kafka_s3.documents.manifest import Amend, Manifest
 from airflow_provider_kafka_s3.documents.marker import Marker
@@ -35,7 +36,6 @@ from airflow_provider_kafka_s3.exceptions import (
 from airflow_provider_kafka_s3.inspect.lag import lag
 from airflow_provider_kafka_s3.inspect.status import topic_status
 from airflow_provider_kafka_s3.inspect.topics import owned_topics
-from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.maintenance import gc
 from airflow_provider_kafka_s3.maintenance import recover as recovery
 from airflow_provider_kafka_s3.maintenance.abandon import abandon
@@ -48,9 +48,9 @@ from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from airflow_provider_kafka_s3.testing.stores import FaultyStore
 from tests.protocol.engine import CONTROL, TOPIC, TOPICS_DIR, Engine, crash_after
 
-MARKER = keys.marker_key(CONTROL)
-OWNER = keys.owner_key(TOPICS_DIR, TOPIC)
-MINE, OTHER = keys.run_key(CONTROL, "interrupted"), keys.run_key(CONTROL, "first")
+MARKER = addresses.marker_key(CONTROL)
+OWNER = addresses.owner_key(TOPICS_DIR, TOPIC)
+MINE, OTHER = addresses.run_key(CONTROL, "interrupted"), addresses.run_key(CONTROL, "first")
 COMMITTED, OPEN, UNDECIDED = 1, 2, 3
 HOSTILE_TEXTS = (
     "../../other/key",
@@ -89,7 +89,7 @@ class Scene:
         self.other_upload = bucket.create_upload("topics/other-topic/parity=0/other-topic+0+0000000009.bin")
         bucket.upload_part("topics/other-topic/parity=0/other-topic+0+0000000009.bin", self.other_upload, 1, b"x")
         self.stored = {info.key: bucket.get(info.key) for info in bucket.list("")}
-        self.manifest = keys.manifest_key(CONTROL, OPEN)
+        self.manifest = addresses.manifest_key(CONTROL, OPEN)
         self.bucket = bucket
 
     def records(self, count: int) -> None:
@@ -201,8 +201,8 @@ def documents(scene: Scene) -> list[str]:
         MARKER,
         OWNER,
         MINE,
-        *(keys.plan_key(CONTROL, n) for n in (COMMITTED, OPEN, UNDECIDED)),
-        *(keys.manifest_key(CONTROL, n) for n in (COMMITTED, OPEN)),
+        *(addresses.plan_key(CONTROL, n) for n in (COMMITTED, OPEN, UNDECIDED)),
+        *(addresses.manifest_key(CONTROL, n) for n in (COMMITTED, OPEN)),
     ]
 
 
@@ -419,7 +419,7 @@ PLAN_LIES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("lie", PLAN_LIES, ids=str)
 def test_a_forged_plan_with_a_valid_checksum_reads_and_writes_no_other_keys(scene: Scene, lie: str) -> None:
     """It is refused before a record is requested from Kafka."""
-    key = keys.plan_key(CONTROL, UNDECIDED)
+    key = addresses.plan_key(CONTROL, UNDECIDED)
     bucket = scene.with_document(key, signed(scene.body(key) | PLAN_LIES[lie]))
     with pytest.raises(ControlError, match=r"(cannot be trusted|claims offsets).*0000000003\.plan\.json"):
         Engine(bucket, scene.kafka).run("planned")
@@ -428,7 +428,7 @@ def test_a_forged_plan_with_a_valid_checksum_reads_and_writes_no_other_keys(scen
 
 def test_a_plan_with_a_pattern_for_huge_paths_is_an_error_of_its_batch(scene: Scene) -> None:
     """A path of a megabyte per record is not a key; memory does not grow with the number of records."""
-    key = keys.plan_key(CONTROL, UNDECIDED)
+    key = addresses.plan_key(CONTROL, UNDECIDED)
     body = scene.body(key)
     body["layout"] |= {
         "partitioner": {"kind": "time", "path_format": "S" * 1_000_000, "duration_ms": 1},
@@ -476,9 +476,9 @@ def test_a_forged_marker_with_a_valid_checksum_causes_a_bounded_number_of_reques
 
 def test_a_plan_with_a_huge_number_is_a_gap_that_is_not_counted_through(scene: Scene) -> None:
     """The number of steps does not depend on a number in a name."""
-    plan = scene.stored[keys.plan_key(CONTROL, 1)]
+    plan = scene.stored[addresses.plan_key(CONTROL, 1)]
     assert plan is not None
-    bucket = scene.with_document(keys.plan_key(CONTROL, 9_999_999_999), plan.body)
+    bucket = scene.with_document(addresses.plan_key(CONTROL, 9_999_999_999), plan.body)
     with pytest.raises(LogTamperedError, match=r"batch 4 is gone from the middle.*0000000004\.plan\.json"):
         repair(Engine(bucket, scene.kafka).committer, start={})
 
@@ -495,7 +495,7 @@ def test_a_plan_with_a_huge_number_is_a_gap_that_is_not_counted_through(scene: S
         (OWNER, {"topic": "../../x"}),
         (OWNER, {"topic": "other-topic"}),
         (OWNER, {"pipeline": "../x"}),
-        (keys.amend_key(CONTROL, OPEN, 1), {"batch": 1}),
+        (addresses.amend_key(CONTROL, OPEN, 1), {"batch": 1}),
     ],
     ids=str,
 )
@@ -511,7 +511,7 @@ def test_records_of_runs_owners_and_losses_are_compared_with_their_keys(
 
 def test_text_in_documents_cannot_forge_lines_of_output(scene: Scene) -> None:
     """The planner of a batch is shown on one line, without control characters, and of bounded length."""
-    key = keys.plan_key(CONTROL, OPEN)
+    key = addresses.plan_key(CONTROL, OPEN)
     body = scene.body(key) | {"written_by": "\x1b[2Jme\nERROR forged " + "x" * 10_000, "run": "interrupted"}
     log = Engine(scene.with_document(key, signed(body)), scene.kafka).log
     planned_by = log.planned_by(OPEN)
@@ -522,7 +522,7 @@ def test_text_in_documents_cannot_forge_lines_of_output(scene: Scene) -> None:
 # -- newer versions ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("key", [MARKER, keys.plan_key(CONTROL, UNDECIDED), keys.manifest_key(CONTROL, OPEN)])
+@pytest.mark.parametrize("key", [MARKER, addresses.plan_key(CONTROL, UNDECIDED), addresses.manifest_key(CONTROL, OPEN)])
 def test_an_older_worker_changes_nothing_that_a_newer_one_has_written(scene: Scene, key: str) -> None:
     """Runs and `repair` name what to upgrade; a marker that is only newer is not built again."""
     bucket = scene.with_document(key, signed(scene.body(key) | {"version": "9.1.0", "priority": 1}))

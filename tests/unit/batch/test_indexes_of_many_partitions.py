@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from airflow_provider_kafka_s3.batch.coverage import covering_downward
-from airflow_provider_kafka_s3.batch.index_building import write_missing
+from airflow_provider_kafka_s3.batch.derived.log_indexes import write_missing
 from airflow_provider_kafka_s3.batch.log_index import checked_summaries, summaries, together
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.codec import encode
 from airflow_provider_kafka_s3.documents.log_index import MAX_HULL, MAX_RANGES, Box, IndexedBatch, LogIndex
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
-from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.maintenance.repair import repair
 from airflow_provider_kafka_s3.testing.invariants import read_state
 from tests.protocol.engine import CONTROL, PIPELINE, TOPIC, TOPICS_DIR, in_turn
@@ -25,7 +25,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 MODULE = "airflow_provider_kafka_s3.batch.log_index"
-BUILDING = "airflow_provider_kafka_s3.batch.index_building"
+BUILDING = "airflow_provider_kafka_s3.batch.derived.log_indexes"
 
 
 class Rounds:
@@ -65,7 +65,7 @@ def test_no_large_index_is_made_from_small_ones_of_many_bytes(
     assert indexes_of(history.bucket) == small
     for every_document in (False, True):
         assert repair(engine_of(history).committer, start={0: 0}, every_document=every_document).indexes == 0
-    history.bucket.delete(keys.indexes_prefix(CONTROL) + small[0])
+    history.bucket.delete(addresses.indexes_prefix(CONTROL) + small[0])
     for dry_run in (True, False):
         assert repair(engine_of(history).committer, start={0: 0}, dry_run=dry_run).indexes == 1
     assert indexes_of(history.bucket) == small

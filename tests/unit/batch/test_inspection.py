@@ -13,6 +13,7 @@ import pytest
 from airflow_provider_kafka_s3.batch.object_metadata import CRC32_METADATA
 from airflow_provider_kafka_s3.batch.rebuild import BuiltObject
 from airflow_provider_kafka_s3.batch.request import TopicResult, Verification
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.marker import Marker, PartitionState
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
 from airflow_provider_kafka_s3.exceptions import (
@@ -28,7 +29,6 @@ from airflow_provider_kafka_s3.exceptions import (
 )
 from airflow_provider_kafka_s3.inspect import verify as inspection
 from airflow_provider_kafka_s3.inspect.status import topic_status
-from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.maintenance.accept_loss import accept_loss
 from airflow_provider_kafka_s3.maintenance.reset import reset
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
@@ -322,13 +322,13 @@ def test_times_of_a_recreated_topic_are_refused_and_an_old_run_is_read_by_its_re
 
 def test_missing_documents_are_named(pipeline: Pipeline) -> None:
     """A missing marker or batch is an error."""
-    plan = pipeline.bucket.get(keys.plan_key(CONTROL, 1))
+    plan = pipeline.bucket.get(addresses.plan_key(CONTROL, 1))
     assert plan is not None
     pipeline.bucket.delete(plan.key)
     with pytest.raises(LogTamperedError, match=r"the plan of batch 1 is gone.*0000000001\.plan\.json"):
         pipeline.inspects("verify", "new")
     pipeline.bucket.put_new(plan.key, plan.body)
-    pipeline.bucket.delete(keys.marker_key(CONTROL))
+    pipeline.bucket.delete(addresses.marker_key(CONTROL))
     with pytest.raises(MarkerMissingError):
         pipeline.inspects("verify", "new")
     for info in list(pipeline.bucket.list(f"{CONTROL}batches/")):

@@ -11,15 +11,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from airflow_provider_kafka_s3.batch.index_building import build_index, write_missing
+from airflow_provider_kafka_s3.batch.derived.log_indexes import build_index, write_missing
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.log_index import summaries
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.codec import canonical, digest, encode
 from airflow_provider_kafka_s3.documents.log_index import MAX_RANGES, IndexedBatch, LogIndex
 from airflow_provider_kafka_s3.documents.marker import Marker
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
 from airflow_provider_kafka_s3.exceptions import CorruptControlError
-from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.invariants import read_state
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
@@ -78,7 +78,7 @@ def of_all(log: TopicLog, marker: Marker, *args: Any) -> list[IndexedBatch]:
 
 def indexes_of(bucket: MemoryStore) -> list[str]:
     """Names of the indexes."""
-    prefix = keys.indexes_prefix(CONTROL)
+    prefix = addresses.indexes_prefix(CONTROL)
     return sorted(info.key.removeprefix(prefix) for info in bucket.list(prefix))
 
 
@@ -187,7 +187,7 @@ def test_an_error_while_an_index_is_written_is_not_one_of_the_run(
 
 def damaged(bucket: MemoryStore, name: str) -> Iterator[bytes]:
     """Bodies that are not that index."""
-    stored = bucket.get(keys.indexes_prefix(CONTROL) + name)
+    stored = bucket.get(addresses.indexes_prefix(CONTROL) + name)
     assert stored is not None
     yield b"{"
     yield stored.body.replace(b'"records":2', b'"records":3', 1)
@@ -207,8 +207,8 @@ def test_a_damaged_index_is_not_used_and_a_warning_has_the_remedy(
     (name,) = indexes_of(history.bucket)
     expected = of_all(*history.log((10,))[:2])
     for body in damaged(history.bucket, name):
-        history.bucket.delete(keys.indexes_prefix(CONTROL) + name)
-        history.bucket.put_new(keys.indexes_prefix(CONTROL) + name, body)
+        history.bucket.delete(addresses.indexes_prefix(CONTROL) + name)
+        history.bucket.put_new(addresses.indexes_prefix(CONTROL) + name, body)
         caplog.clear()
         log, marker, store = history.log((10,))
         assert of_all(log, marker) == expected
@@ -222,7 +222,7 @@ def test_a_damaged_index_is_not_used_and_a_warning_has_the_remedy(
 def test_files_that_are_not_indexes_are_not_read(history: History) -> None:
     """Other names, other sizes, batches that do not begin a ten."""
     for name in ("x.json", "0000000002-0000000011.json", "0000000001-0000000012.json", "0000000000-0000000009.json"):
-        history.bucket.put_new(keys.indexes_prefix(CONTROL) + name, b"no index")
+        history.bucket.put_new(addresses.indexes_prefix(CONTROL) + name, b"no index")
     log, marker, store = history.log()
     assert len(of_all(log, marker)) == 123
     assert counts(store) == {"list": 1, "get": 2 * 123}
@@ -305,7 +305,7 @@ def test_a_batch_with_many_ranges_keeps_the_index_small_and_its_claim_is_that_of
     engine.log.index_sizes = (2,)
     engine.run("one", "data_interval", window={0: (2, 3), 1: (1, 2), 2: (3, 4)}, starting={0: 2, 1: 1, 2: 3})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("airflow_provider_kafka_s3.batch.index_building.MAX_RANGES", 2)
+        patch.setattr("airflow_provider_kafka_s3.batch.derived.log_indexes.MAX_RANGES", 2)
         engine.run("two", "data_interval", window={0: (3, 4)})
         log = Engine(bucket, kafka).log
         log.index_sizes = (2,)

@@ -13,13 +13,13 @@ import pytest
 
 from airflow_provider_kafka_s3.batch.coverage import _Span
 from airflow_provider_kafka_s3.batch.log_index import summaries
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.codec import canonical, digest
 from airflow_provider_kafka_s3.documents.log_index import LogIndex, indexed_batch
 from airflow_provider_kafka_s3.documents.marker import PartitionState
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.exceptions import LogTamperedError
 from airflow_provider_kafka_s3.inspect.status import topic_status
-from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.maintenance.gc import find_garbage
 from airflow_provider_kafka_s3.maintenance.repair import repair
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
@@ -76,7 +76,7 @@ class Process:
 
     def indexes(self) -> list[str]:
         """Keys of the indexes."""
-        return [info.key for info in self.bucket.list(keys.indexes_prefix(CONTROL))]
+        return [info.key for info in self.bucket.list(addresses.indexes_prefix(CONTROL))]
 
 
 @pytest.fixture
@@ -161,7 +161,7 @@ def test_a_repair_reads_plans_and_manifests_before_it_writes_a_marker(process: P
 
 def test_a_repair_with_a_document_gone_names_it(process: Process) -> None:
     """The index does not hide that the log has a hole."""
-    process.bucket.delete(keys.manifest_key(CONTROL, 77))
+    process.bucket.delete(addresses.manifest_key(CONTROL, 77))
     with pytest.raises(LogTamperedError, match="a document of batch 77, which the marker has as complete, is gone"):
         repair(process.engine.committer, start={0: 0})
 
@@ -169,8 +169,8 @@ def test_a_repair_with_a_document_gone_names_it(process: Process) -> None:
 def test_a_repair_writes_missing_and_damaged_indexes_again(process: Process) -> None:
     """As they were; a dry run counts them. An index that is wrong needs --every-document."""
     before = {key: process.bucket.get(key).body for key in process.indexes()}  # type: ignore[union-attr]
-    gone = keys.index_key(CONTROL, 1_201, 100)
-    damaged = keys.index_key(CONTROL, 3_001, 1_000)
+    gone = addresses.index_key(CONTROL, 1_201, 100)
+    damaged = addresses.index_key(CONTROL, 3_001, 1_000)
     process.bucket.delete(gone)
     process.bucket.delete(damaged)
     process.bucket.put_new(damaged, b"damaged")
@@ -187,7 +187,7 @@ def test_a_search_does_not_believe_an_index(process: Process, caplog: pytest.Log
     """Whatever it has: the batches are found by their own documents, and a warning has the command."""
     caplog.set_level(logging.WARNING)
     for key in process.indexes():
-        if key in (keys.index_key(CONTROL, 1, 100), keys.index_key(CONTROL, 1, 1_000)):
+        if key in (addresses.index_key(CONTROL, 1, 100), addresses.index_key(CONTROL, 1, 1_000)):
             stored = process.bucket.get(key)
             assert stored is not None
             batches = json.loads(stored.body)["batches"]
@@ -203,8 +203,8 @@ def test_a_search_does_not_believe_an_index(process: Process, caplog: pytest.Log
 
 def test_a_search_with_some_indexes_gone_reads_only_their_plans(process: Process) -> None:
     """Those of a hundred, beside the few requests."""
-    process.bucket.delete(keys.index_key(CONTROL, 101, 100))
-    process.bucket.delete(keys.index_key(CONTROL, 1, 1_000))
+    process.bucket.delete(addresses.index_key(CONTROL, 101, 100))
+    process.bucket.delete(addresses.index_key(CONTROL, 1, 1_000))
     result = process.engine.run("again", "data_interval", window={0: (300, 302)})
     assert [b.batch for b in result.batches] == [151]
     assert process.counts()["get"] <= 100 + 100 + FEW

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.documents.plan import Plan, cut_slices, layout_digest
 from airflow_provider_kafka_s3.documents.run import RunRecord
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, RecordError
-from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.maintenance.abandon import abandon
 from airflow_provider_kafka_s3.maintenance.accept_loss import accept_gone
 from airflow_provider_kafka_s3.maintenance.repair import repair
@@ -301,7 +301,7 @@ def test_a_marker_that_is_built_again_begins_where_the_lost_one_did() -> None:
     pipeline.lands("first", (10, 20))
     engine = Engine(pipeline.bucket, pipeline.kafka)
     lost, _ = engine.log.require_marker()
-    pipeline.bucket.delete(keys.marker_key(CONTROL))
+    pipeline.bucket.delete(addresses.marker_key(CONTROL))
     repaired = repair(engine.committer, start={0: 0, 1: 0})
     assert repaired.marker.start == lost.start == {0: 1, 1: 2}
     pipeline.records(15, partition=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_kafka_s3.batch.pinned_schemas import PinnedSchemas
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.codec import encode, write_stamp
 from airflow_provider_kafka_s3.documents.owner import Owner
 from airflow_provider_kafka_s3.documents.pinned_schema import PinnedSchema
@@ -14,14 +15,13 @@ from airflow_provider_kafka_s3.exceptions import (
     SchemaNotFoundError,
     UnsupportedFormatError,
 )
-from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.registry.schemas import RegisteredSchema, SchemaReference
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.topic_state import TopicState
 
-PREFIX = keys.control_prefix("topics", "pipeline", "events")
+PREFIX = addresses.control_prefix("topics", "pipeline", "events")
 KEY = f"{PREFIX}schemas/7.json"
 SCHEMA = RegisteredSchema(
     id=7,

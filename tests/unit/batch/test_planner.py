@@ -17,16 +17,16 @@ import pytest
 
 from airflow_provider_kafka_s3.batch.request import TopicResult
 from airflow_provider_kafka_s3.batch.run import TopicRun
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.codec import canonical, digest
 from airflow_provider_kafka_s3.documents.planner import PlannerTask, planner_of, planner_stamp, process_is_gone
-from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.storage.port import ObjectStore
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from airflow_provider_kafka_s3.testing.stores import Fault, FaultyStore, SimulatedCrash
 from tests.protocol.engine import CONTROL, TOPIC, Clock, Engine, check_landed
 
-PLAN = keys.plan_key(CONTROL, 1)
+PLAN = addresses.plan_key(CONTROL, 1)
 TASK = PlannerTask(dag_id="lake", task_id="land", run_id="scheduled__1", map_index=3)
 
 # A process of its own: it plans in a bucket of its own, hands the control documents over, and waits to be killed.

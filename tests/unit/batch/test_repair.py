@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.codec import encode, write_stamp
 from airflow_provider_kafka_s3.documents.marker import Marker
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.exceptions import LogTamperedError
-from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.maintenance import recover as recovery
 from airflow_provider_kafka_s3.maintenance.abandon import abandon
 from airflow_provider_kafka_s3.maintenance.repair import repair
@@ -18,7 +18,7 @@ from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from tests.protocol.engine import CONTROL, TOPIC, Engine, check_landed, crash_after
 
-MARKER = keys.marker_key(CONTROL)
+MARKER = addresses.marker_key(CONTROL)
 
 
 class Pipeline:
@@ -106,7 +106,7 @@ def test_a_batch_that_claims_what_others_landed_is_still_refused() -> None:
     pipeline, older = replanned()
     pipeline.puts_back(older)
     pipeline.engine.run("third")
-    pipeline.bucket.delete(keys.manifest_key(CONTROL, 2))
+    pipeline.bucket.delete(addresses.manifest_key(CONTROL, 2))
     with pytest.raises(LogTamperedError, match="landed by other batches"):
         pipeline.engine.log.view()
 

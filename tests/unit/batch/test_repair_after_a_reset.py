@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.offsets import Offsets
-from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.maintenance.repair import repair
 from airflow_provider_kafka_s3.maintenance.reset import reset
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
@@ -29,12 +29,12 @@ class Pipeline:
         Engine(self.bucket, self.kafka).run("first")
         self.fill(b"new")
         assert reset(Engine(self.bucket, self.kafka).committer, operator="me")
-        for key in (keys.plan_key(CONTROL, 2), keys.manifest_key(CONTROL, 2)):
+        for key in (addresses.plan_key(CONTROL, 2), addresses.manifest_key(CONTROL, 2)):
             stored = self.bucket.get(key)
             assert stored is not None
             self.decided.put_new(key, stored.body)
         for bucket in (self.bucket, self.decided):
-            bucket.delete(keys.marker_key(CONTROL))
+            bucket.delete(addresses.marker_key(CONTROL))
 
     def fill(self, value: bytes) -> None:
         self.kafka.create_topic(TOPIC)
@@ -68,7 +68,7 @@ def test_a_batch_of_the_old_topic_that_is_open_again_never_counts_as_coverage_of
 def test_a_batch_of_the_old_topic_that_lost_its_decision_does_not_stop_the_new_one() -> None:
     """Its decision was deleted with the marker: the reset waits until it is decided, then runs land the new topic."""
     pipeline = Pipeline()
-    pipeline.bucket.delete(keys.manifest_key(CONTROL, 1))
+    pipeline.bucket.delete(addresses.manifest_key(CONTROL, 1))
     repaired = repair(Engine(pipeline.bucket, pipeline.kafka).committer, start={})
     assert (repaired.marker.generation, sorted(repaired.open)) == (0, [1, 2])
     assert Engine(pipeline.bucket, pipeline.kafka).run("next").status == "ok"

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.manifest import Manifest
-from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.maintenance.repair import GoneRule, Repaired, repair
 from airflow_provider_kafka_s3.maintenance.reset import reset
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
@@ -17,7 +17,7 @@ from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from airflow_provider_kafka_s3.testing.stores import FaultyStore, Request
 from tests.protocol.engine import CONTROL, TOPIC, Engine, check_landed
 
-MARKER = keys.marker_key(CONTROL)
+MARKER = addresses.marker_key(CONTROL)
 
 
 class Pipeline:

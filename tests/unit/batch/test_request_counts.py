@@ -11,15 +11,14 @@ import pytest
 from msgspec.structs import replace
 
 from airflow_provider_kafka_s3.batch.request import TargetOffsets, TopicResult
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.codec import encode
 from airflow_provider_kafka_s3.documents.manifest import SliceResult, SliceRows
 from airflow_provider_kafka_s3.documents.marker import PartitionState
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.documents.plan import Plan, first_slices
 from airflow_provider_kafka_s3.inspect.status import topic_status
-from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.maintenance.repair import repair
-from airflow_provider_kafka_s3.maintenance.repair_index import RepairedIndexes
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from airflow_provider_kafka_s3.testing.stores import WRITES, Fault, FaultyStore
@@ -49,7 +48,7 @@ class Pipeline:
     def past(self, batches: int, *, every: int = 1) -> None:
         """The marker of landed batches of two records each, without their documents."""
         marker = marker_of(batches, topic=TOPIC, topic_id=self.topic_id, every=every)
-        self.bucket.put_new(keys.marker_key(CONTROL), encode(marker, {}))
+        self.bucket.put_new(addresses.marker_key(CONTROL), encode(marker, {}))
 
     def whole_past(self, batches: int, *, indexed: bool = False) -> None:
         """The same, with every document and object."""
@@ -180,7 +179,7 @@ def test_what_a_run_costs_does_not_grow_with_the_number_of_batches_before(batche
     """The marker is as long after 10,000 batches as after ten, and a run sends as many requests."""
     pipeline = Pipeline(2 * batches + 3)
     pipeline.past(batches)
-    marker = pipeline.bucket.get(keys.marker_key(CONTROL))
+    marker = pipeline.bucket.get(addresses.marker_key(CONTROL))
     assert marker is not None
     assert len(marker.body) < 400
     result, operator, driver = land(pipeline, "next", objects=3)
@@ -195,9 +194,9 @@ def test_an_open_batch_costs_later_runs_only_the_read_of_its_own_plan() -> None:
     marker = marker_of(BATCHES, topic=TOPIC, topic_id=pipeline.topic_id)
     left = Offsets({0: [(0, 2), (4, 2 * BATCHES)]})
     opened = replace(marker, resolved=((1, 2), (3, BATCHES + 1)), partitions={0: PartitionState(covered=left[0])})
-    pipeline.bucket.delete(keys.marker_key(CONTROL))
-    pipeline.bucket.delete(keys.manifest_key(CONTROL, 2))
-    pipeline.bucket.put_new(keys.marker_key(CONTROL), encode(opened, {}))
+    pipeline.bucket.delete(addresses.marker_key(CONTROL))
+    pipeline.bucket.delete(addresses.manifest_key(CONTROL, 2))
+    pipeline.bucket.put_new(addresses.marker_key(CONTROL), encode(opened, {}))
     pipeline.fill(3)
     window = {0: (2 * BATCHES, 2 * BATCHES + 3)}
     result, operator, driver = land(pipeline, "next", objects=3, offsets="data_interval", window=window)
@@ -213,7 +212,7 @@ def test_a_marker_grows_with_the_gaps_in_its_coverage_only() -> None:
     """Ten thousand windows with a gap after each: some 20 bytes for each, and the same requests."""
     pipeline = Pipeline(3)
     pipeline.past(10_000, every=2)
-    marker = pipeline.bucket.get(keys.marker_key(CONTROL))
+    marker = pipeline.bucket.get(addresses.marker_key(CONTROL))
     assert marker is not None
     assert 100_000 < len(marker.body) < 250_000
     pipeline.kafka.ends = lambda *_: {0: 40_003}  # type: ignore[method-assign]
@@ -229,7 +228,7 @@ def test_planning_and_the_marker_are_the_same_after_a_million_batches() -> None:
     for batches in (10, 1_000_000):
         pipeline = Pipeline(3)
         pipeline.past(batches)
-        marker = pipeline.bucket.get(keys.marker_key(CONTROL))
+        marker = pipeline.bucket.get(addresses.marker_key(CONTROL))
         assert marker is not None
         sizes.append(len(marker.body))
         pipeline.kafka.ends = lambda *_, end=2 * batches + 3: {0: end}  # type: ignore[misc]
@@ -329,14 +328,12 @@ def test_a_repair_reads_the_log_once_and_concurrently(indexed_history: Pipeline)
     for gone, heads in ((False, 0), (True, BATCHES)):
         pipeline = copy_of(indexed_history)
         if gone:
-            pipeline.bucket.delete(keys.marker_key(CONTROL))
+            pipeline.bucket.delete(addresses.marker_key(CONTROL))
         engine, store = pipeline.engine()
         engine.committer.parallel = engine.committer.objects.parallel = rounds = Rounds()
         with pytest.MonkeyPatch.context() as patch:
             # Those of the index are counted elsewhere.
-            patch.setattr(
-                "airflow_provider_kafka_s3.maintenance.repair.repair_indexes", lambda *_, **__: RepairedIndexes()
-            )
+            patch.setattr("airflow_provider_kafka_s3.maintenance.repair.repair_derived", lambda *_, **__: {})
             done = repair(engine.committer, start={0: 0}, every_document=True)
         assert done.marker.covered == Offsets({0: [(0, 2 * BATCHES)]})
         assert done.written is gone

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.codec import canonical, digest
 from airflow_provider_kafka_s3.exceptions import (
     CorruptControlError,
@@ -16,13 +17,12 @@ from airflow_provider_kafka_s3.exceptions import (
     PipelineConflictError,
     UnsupportedStoreError,
 )
-from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from airflow_provider_kafka_s3.testing.stores import Fault, FaultyStore, SimulatedCrash
 from tests.protocol.engine import CONTROL, PIPELINE, TOPIC, TOPICS_DIR, Engine, check_landed, crash_after
 
-MARKER = keys.marker_key(CONTROL)
+MARKER = addresses.marker_key(CONTROL)
 
 
 def kafka_with(records: int) -> SimulatedKafka:
@@ -104,7 +104,7 @@ def test_the_marker_is_created_after_the_owner_document_and_the_probes_of_the_st
     kafka = kafka_with(1)
     store = FaultyStore(MemoryStore())
     Engine(store, kafka).run("first")
-    owner = keys.owner_key(TOPICS_DIR, TOPIC)
+    owner = addresses.owner_key(TOPICS_DIR, TOPIC)
     assert [(r.operation, r.key) for r in store.writes()][:4] == [
         ("put_new", owner),
         ("put_new", owner),
@@ -155,7 +155,7 @@ def test_a_store_that_ignores_conditions_is_refused_at_every_try(
         with pytest.raises(UnsupportedStoreError, match=rf"ignored {named}.*unsafe_single_writer=True"):
             Engine(weak(bucket), kafka).run("first")  # type: ignore[arg-type]
         assert bucket.get(MARKER) is None
-    assert [info.key for info in bucket.list("")] == [keys.owner_key(TOPICS_DIR, TOPIC)]
+    assert [info.key for info in bucket.list("")] == [addresses.owner_key(TOPICS_DIR, TOPIC)]
 
 
 @pytest.mark.parametrize("weak", [ignores_if_none_match, ignores_if_match])
@@ -219,20 +219,20 @@ def tamper(bucket: MemoryStore, key: str, change: Callable[[dict[str, Any]], Non
 @pytest.mark.parametrize(
     ("key", "change", "why"),
     [
-        (keys.plan_key(CONTROL, 1), lambda d: d.update(batch=2), "batch 2"),
-        (keys.plan_key(CONTROL, 1), lambda d: d.update(topic="other"), "topic 'other'"),
+        (addresses.plan_key(CONTROL, 1), lambda d: d.update(batch=2), "batch 2"),
+        (addresses.plan_key(CONTROL, 1), lambda d: d.update(topic="other"), "topic 'other'"),
         (
-            keys.manifest_key(CONTROL, 1),
+            addresses.manifest_key(CONTROL, 1),
             lambda d: d.update(plan_sha256="0"),
             "another plan",
         ),
         (
-            keys.manifest_key(CONTROL, 1),
+            addresses.manifest_key(CONTROL, 1),
             lambda d: d["objects"][0].update(key="topics/../x"),
             r"'\.\.'",
         ),
         (
-            keys.manifest_key(CONTROL, 1),
+            addresses.manifest_key(CONTROL, 1),
             lambda d: d["objects"][0].update(key=f"{CONTROL}marker.json"),
             "control documents",
         ),
@@ -258,7 +258,7 @@ def test_a_plan_of_another_prefix_is_refused() -> None:
         document["layout"]["topics_dir"] = "elsewhere"
         document["layout_sha256"] = digest(document["layout"])
 
-    tamper(bucket, keys.plan_key(CONTROL, 1), change)
+    tamper(bucket, addresses.plan_key(CONTROL, 1), change)
     with pytest.raises(CorruptControlError, match="writes below 'elsewhere'"):
         Engine(bucket, kafka).run("first")
 
@@ -266,7 +266,7 @@ def test_a_plan_of_another_prefix_is_refused() -> None:
 def test_a_manifest_without_its_plan_is_a_tampered_log() -> None:
     """Documents are never deleted; if one is missing, nothing is guessed."""
     kafka, bucket = landed()
-    bucket.delete(keys.plan_key(CONTROL, 1))
+    bucket.delete(addresses.plan_key(CONTROL, 1))
     with pytest.raises(LogTamperedError, match="Restore"):
         Engine(bucket, kafka).log.read_manifest(1)
     with pytest.raises(LogTamperedError, match=r"the plan of batch 1 is gone.*0000000001\.plan\.json"):
@@ -278,10 +278,10 @@ def test_a_used_number_whose_plan_was_deleted_stops_the_run_before_it_reads() ->
     kafka, bucket = kafka_with(4), MemoryStore()
 
     def choose(request: Any) -> None:
-        if request.key == keys.plan_key(CONTROL, 1) and request.operation == "put_new":
+        if request.key == addresses.plan_key(CONTROL, 1) and request.operation == "put_new":
             Engine(bucket, kafka).run("faster")
-            bucket.delete(keys.plan_key(CONTROL, 1))
-            bucket.delete(keys.manifest_key(CONTROL, 1))
+            bucket.delete(addresses.plan_key(CONTROL, 1))
+            bucket.delete(addresses.manifest_key(CONTROL, 1))
 
     store = FaultyStore(bucket, choose=choose)
     with pytest.raises(LogTamperedError, match="its number was free"):

@@ -10,6 +10,7 @@ import pytest
 
 from airflow_provider_kafka_s3.batch.request import TopicResult
 from airflow_provider_kafka_s3.config import ByField, JsonLines, Layout, Naming
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import (
@@ -24,7 +25,6 @@ from airflow_provider_kafka_s3.exceptions import (
 )
 from airflow_provider_kafka_s3.inspect.lag import lag
 from airflow_provider_kafka_s3.inspect.status import topic_status
-from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.maintenance.abandon import abandon
 from airflow_provider_kafka_s3.maintenance.repair import repair
 from airflow_provider_kafka_s3.maintenance.reset import reset
@@ -141,7 +141,7 @@ def test_runs_over_an_empty_topic_write_only_the_marker() -> None:
     for run, wrote in (("first", True), ("second", False)):
         result = pipeline.run(run)
         assert (result.status, result.batches, result.wrote) == ("empty", (), wrote)
-    assert [i.key for i in pipeline.bucket.list(CONTROL)] == [keys.marker_key(CONTROL)]
+    assert [i.key for i in pipeline.bucket.list(CONTROL)] == [addresses.marker_key(CONTROL)]
 
 
 def test_a_topic_that_does_not_exist_is_named() -> None:
@@ -544,7 +544,7 @@ def test_a_rerun_restores_missing_objects_on_request() -> None:
     pipeline.records(3)
     first = pipeline.run("first")
     data = {i.key: pipeline.bucket.get(i.key) for i in pipeline.bucket.list(f"{TOPICS_DIR}/{TOPIC}/")}
-    marker = pipeline.bucket.get(keys.marker_key(CONTROL))
+    marker = pipeline.bucket.get(addresses.marker_key(CONTROL))
     pipeline.a_user_deletes(first)
     pipeline.deleted.clear()
     assert pipeline.run("first", on_missing="restore").verified == first.batches[0].objects
@@ -553,7 +553,7 @@ def test_a_rerun_restores_missing_objects_on_request() -> None:
         assert stored is not None
         assert restored is not None
         assert restored.body == stored.body
-    assert pipeline.bucket.get(keys.marker_key(CONTROL)) == marker
+    assert pipeline.bucket.get(addresses.marker_key(CONTROL)) == marker
     pipeline.check()
 
 
@@ -725,14 +725,14 @@ def test_a_restored_older_marker_is_named_when_a_run_of_a_later_generation_goes_
     pipeline = Pipeline()
     pipeline.records(3)
     pipeline.run("first")
-    old = pipeline.bucket.get(keys.marker_key(CONTROL))
+    old = pipeline.bucket.get(addresses.marker_key(CONTROL))
     assert old is not None
     pipeline.kafka.create_topic(TOPIC)
     pipeline.records(3)
     reset(Engine(pipeline.bucket, pipeline.kafka).committer, operator="me")
     pipeline.run("second")
-    pipeline.bucket.delete(keys.marker_key(CONTROL))
-    pipeline.bucket.put_new(keys.marker_key(CONTROL), old.body)
+    pipeline.bucket.delete(addresses.marker_key(CONTROL))
+    pipeline.bucket.put_new(addresses.marker_key(CONTROL), old.body)
     with pytest.raises(LogTamperedError, match="older version of the marker"):
         pipeline.run("second")
 

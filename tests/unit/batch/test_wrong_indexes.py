@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_kafka_s3.batch.index_building import build_index, write_missing
+from airflow_provider_kafka_s3.batch.derived.log_indexes import build_index, write_missing
 from airflow_provider_kafka_s3.batch.log_index import summaries
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.exceptions import KafkaS3Error, LogTamperedError, TransientError, message_of
-from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.maintenance.repair import repair
 from airflow_provider_kafka_s3.reading.seek import seek
 from airflow_provider_kafka_s3.reading.snapshot import Snapshot
@@ -48,7 +48,7 @@ def engine_of(history: History, store: FaultyStore | None = None) -> Engine:
 
 def key_of(first: int, last: int) -> str:
     """Key of an index."""
-    return keys.index_key(CONTROL, first, last - first + 1)
+    return addresses.index_key(CONTROL, first, last - first + 1)
 
 
 def body_of(bucket: MemoryStore, key: str) -> bytes:
@@ -157,7 +157,7 @@ def test_a_record_is_found_whatever_the_indexes_have(caplog: pytest.LogCaptureFi
         engine.log.index_sizes = (2, 6)
         engine.run(f"from {at}", "data_interval", window={0: (at, at + 2)}, starting={0: at})
     for name in indexes_of(bucket):
-        forge(bucket, keys.indexes_prefix(CONTROL) + name, lambda batches: [*map(moved, batches)])
+        forge(bucket, addresses.indexes_prefix(CONTROL) + name, lambda batches: [*map(moved, batches)])
     engine = Engine(bucket, kafka)
     engine.log.index_sizes = (2, 6)
     assert [seek(engine.log, 0, n)[0].raw for n in range(24)] == [f"record {n}".encode() for n in range(24)]
@@ -176,8 +176,8 @@ def test_a_search_that_needs_a_plan_that_is_gone_names_it(history: History, inde
     """With and without an index: the error has the plan's URL, and not those of other batches."""
     if not indexed:
         for name in indexes_of(history.bucket):
-            history.bucket.delete(keys.indexes_prefix(CONTROL) + name)
-    history.bucket.delete(keys.plan_key(CONTROL, 23))
+            history.bucket.delete(addresses.indexes_prefix(CONTROL) + name)
+    history.bucket.delete(addresses.plan_key(CONTROL, 23))
     for window in ((44, 46), (40, 52)):
         engine = engine_of(history)
         with pytest.raises(LogTamperedError, match="the plan of batch 23 is gone") as raised:
@@ -188,19 +188,19 @@ def test_a_search_that_needs_a_plan_that_is_gone_names_it(history: History, inde
 @pytest.mark.parametrize("gone", [123, 120, 21, 24, 1])
 def test_a_plan_that_is_gone_hides_no_other_batch_from_a_search(history: History, gone: int) -> None:
     """Near the end, beside the window, or at the beginning: batches of the window are found, without any index, too."""
-    history.bucket.delete(keys.plan_key(CONTROL, gone))
+    history.bucket.delete(addresses.plan_key(CONTROL, gone))
     for _ in range(2):
         result = engine_of(history).run("again", "data_interval", window={0: (43, 46)})
         assert [batch.batch for batch in result.batches] == [22, 23]
         for name in indexes_of(history.bucket):
-            history.bucket.delete(keys.indexes_prefix(CONTROL) + name)
+            history.bucket.delete(addresses.indexes_prefix(CONTROL) + name)
 
 
 def test_a_search_ends_where_the_log_has_none_of_the_numbers_of_a_marker(history: History) -> None:
     """A changed marker with ten billion batches costs some hundred requests, and the error names a plan."""
     for name in indexes_of(history.bucket):
-        history.bucket.delete(keys.indexes_prefix(CONTROL) + name)
-    change(history.bucket, keys.marker_key(CONTROL), resolved=[[1, 10**10]])
+        history.bucket.delete(addresses.indexes_prefix(CONTROL) + name)
+    change(history.bucket, addresses.marker_key(CONTROL), resolved=[[1, 10**10]])
     store = FaultyStore(history.bucket)
     with pytest.raises(LogTamperedError, match=r"the plan of batch 9999999999 is gone"):
         engine_of(history, store).run("verify", "data_interval", window={0: (43, 46)}, action="verify")
@@ -216,7 +216,7 @@ def test_a_document_that_is_gone_prevents_the_indexes_of_its_batches_and_no_othe
     """Those of other tens and of other fifties are written, and the warning names the ten."""
     caplog.set_level(logging.WARNING)
     history = History(203)
-    history.bucket.delete(keys.plan_key(CONTROL, 103))
+    history.bucket.delete(addresses.plan_key(CONTROL, 103))
     for _ in range(12):
         log, marker, _ = history.log()
         write_missing(log, marker, most=4, parallel=in_turn)
@@ -233,7 +233,7 @@ def test_many_documents_that_are_gone_do_not_prevent_large_indexes(history: Hist
     """As many tens as may be written at once cannot be; the fifty of others is."""
     for n in range(51, 92, 10):
         history.bucket.delete(key_of(n, n + 9))
-        history.bucket.delete(keys.manifest_key(CONTROL, n))
+        history.bucket.delete(addresses.manifest_key(CONTROL, n))
     for first in (1, 51):
         history.bucket.delete(key_of(first, first + 49))
     log, marker, _ = history.log()
@@ -272,7 +272,7 @@ def test_a_repair_skips_the_indexes_of_newer_versions_and_names_them(
     newer = body_of(history.bucket, key_of(51, 100))
     history.bucket.delete(key_of(11, 20))
     if marker_gone:
-        history.bucket.delete(keys.marker_key(CONTROL))
+        history.bucket.delete(addresses.marker_key(CONTROL))
     done = repair(engine_of(history).committer, start={0: 0}, every_document=every_document, dry_run=True)
     assert (done.was, done.indexes, [*done.skipped_indexes]) == (
         "missing" if marker_gone else "right",
@@ -286,7 +286,7 @@ def test_a_repair_skips_the_indexes_of_newer_versions_and_names_them(
         "the index of batches 51 to 100 is skipped, and no run depends on it: upgrade airflow-provider-kafka-s3 here"
         in caplog.text
     )
-    assert history.bucket.head(keys.marker_key(CONTROL)) is not None
+    assert history.bucket.head(addresses.marker_key(CONTROL)) is not None
     assert body_of(history.bucket, key_of(51, 100)) == newer
     log, marker, _ = history.log()
     assert len([*summaries(log, marker, parallel=in_turn)]) == BATCHES
@@ -305,7 +305,7 @@ def test_a_repair_writes_an_index_from_documents_whatever_the_smaller_ones_have(
 
 def test_an_error_behind_the_marker_does_not_hide_that_a_repair_has_written_it(history: History) -> None:
     """The store refuses to list the indexes: the note says that the marker was written, and the next repair goes on."""
-    history.bucket.delete(keys.marker_key(CONTROL))
+    history.bucket.delete(addresses.marker_key(CONTROL))
     history.bucket.delete(key_of(11, 20))
     store = FaultyStore(history.bucket)
     store.inject(Fault.SERVER_ERROR, operation="list", key="*/index/", times=1_000)

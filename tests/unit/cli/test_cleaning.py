@@ -7,15 +7,15 @@ import json
 import pytest
 
 from airflow_provider_kafka_s3.batch.execute import execute_plan
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.codec import canonical, digest
 from airflow_provider_kafka_s3.exceptions import LogTamperedError, SparkJobError
-from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.maintenance import gc
 from airflow_provider_kafka_s3.testing.invariants import check_unchanged, snapshot
 from airflow_provider_kafka_s3.testing.stores import Fault, FaultyStore, SimulatedCrash
 from tests.unit.cli.conftest import PIPELINE, TOPIC, TOPICS_DIR, World
 
-PREFIX = keys.control_prefix(TOPICS_DIR, PIPELINE, TOPIC)
+PREFIX = addresses.control_prefix(TOPICS_DIR, PIPELINE, TOPIC)
 DAY = 86_400.0
 
 # -- recover ----------------------------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ def test_repair_builds_exactly_the_marker_that_was_lost(world: World) -> None:
     world.on_topic("reset")
     world.run("fifth")
     before = marker_of(world)
-    world.bucket.delete(keys.marker_key(PREFIX))
+    world.bucket.delete(addresses.marker_key(PREFIX))
     output = world.on_topic("repair", "--json")
     assert (output.code, output.data["was"], output.data["open"]) == (0, "missing", {})
     assert marker_of(world) == before
@@ -130,7 +130,7 @@ def test_repair_writes_a_damaged_index_of_the_log_again(world: World, monkeypatc
     world.run("first")
     world.fill(2)
     world.run("second")
-    key = keys.index_key(PREFIX, 1, 2)
+    key = addresses.index_key(PREFIX, 1, 2)
     right = world.bucket.get(key)
     assert right is not None
     body = json.loads(right.body)
@@ -144,7 +144,7 @@ def test_repair_writes_a_damaged_index_of_the_log_again(world: World, monkeypatc
             assert world.on_topic("repair", "--json").data["indexes"] == 0
         assert world.on_topic("repair", "--dry-run", *options, "--json").data["indexes"] == 1
         output = world.on_topic("repair", *options)
-        assert "index of the log: 1 document written again" in output.out
+        assert "indexes of the log: 1 document written again" in output.out
         assert world.on_topic("repair", *options, "--json").data["indexes"] == 0
         again = world.bucket.get(key)
         assert again is not None
@@ -155,18 +155,18 @@ def test_repair_names_an_index_of_a_newer_version_that_it_skips(world: World, mo
     """Exit code 1 and the version to install; the marker is written again, and the index stays as it is."""
     monkeypatch.setattr("airflow_provider_kafka_s3.batch.log.INDEX_SIZES", (1,))
     world.run("first")
-    key = keys.index_key(PREFIX, 1, 1)
+    key = addresses.index_key(PREFIX, 1, 1)
     stored = world.bucket.get(key)
     assert stored is not None
     body = {**json.loads(stored.body), "format": 2, "version": "9.9.9"}
     del body["sha256"]
     world.bucket.delete(key)
     world.bucket.put_new(key, newer := canonical({**body, "sha256": digest(body)}))
-    world.bucket.delete(keys.marker_key(PREFIX))
+    world.bucket.delete(addresses.marker_key(PREFIX))
     output = world.on_topic("repair")
     assert output.code == 1
     assert "the marker was missing; it is written again" in output.out
-    assert "index of batches 1-1 is skipped: upgrade airflow-provider-kafka-s3" in output.out
+    assert "indexes of the log: 1-1 skipped: upgrade airflow-provider-kafka-s3" in output.out
     output = world.on_topic("repair", "--every-document", "--json")
     assert (output.code, output.data["was"], [*output.data["skipped_indexes"]]) == (1, "right", ["1-1"])
     assert "version 9.9.9" in output.data["skipped_indexes"]["1-1"]
@@ -178,7 +178,7 @@ def test_repair_names_an_index_of_a_newer_version_that_it_skips(world: World, mo
 def test_repair_leaves_a_batch_open_whose_objects_are_not_there(world: World) -> None:
     """The next run completes it."""
     world.die("*.manifest.json")
-    world.bucket.delete(keys.marker_key(PREFIX))
+    world.bucket.delete(addresses.marker_key(PREFIX))
     output = world.on_topic("repair", "--json")
     assert "absent: 2 of its 2 objects" in output.data["open"]["1"]
     assert world.data_keys() == []
@@ -191,8 +191,8 @@ def test_repair_does_not_guess_what_a_lost_plan_claimed(world: World) -> None:
     world.run("first")
     world.fill(2)
     world.run("second")
-    world.bucket.delete(keys.plan_key(PREFIX, 1))
-    world.bucket.delete(keys.marker_key(PREFIX))
+    world.bucket.delete(addresses.plan_key(PREFIX, 1))
+    world.bucket.delete(addresses.marker_key(PREFIX))
     before = snapshot(world.bucket)
     output = world.on_topic("repair")
     assert (output.code, LogTamperedError.__name__ in output.err, "0000000001.plan.json" in output.err) == (
@@ -209,7 +209,7 @@ def test_repair_of_a_marker_without_batches_requests_the_topic_id_from_kafka(
     """Without it, a topic that was created again would be landed as if it were the same."""
     assert world.run("first", starting="latest").status == "empty"
     before = marker_of(world)
-    corrupt = world.bucket.get(keys.marker_key(PREFIX))
+    corrupt = world.bucket.get(addresses.marker_key(PREFIX))
     assert corrupt is not None
     world.bucket.put_if_match(corrupt.key, b"{}", etag=corrupt.etag)
     damaged = snapshot(world.bucket)
@@ -225,7 +225,7 @@ def test_repair_of_a_marker_without_batches_requests_the_topic_id_from_kafka(
 def test_repair_beside_a_run_loses_nothing(world: World) -> None:
     """The marker is swapped only if it is still the one that was read."""
     world.run("first")
-    world.bucket.delete(keys.marker_key(PREFIX))
+    world.bucket.delete(addresses.marker_key(PREFIX))
     world.on_topic("repair")
     world.fill(2)
     world.run("second")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.codec import canonical, digest
-from airflow_provider_kafka_s3.layout import keys
 from tests.unit.cli.conftest import PIPELINE, TOPIC, TOPICS_DIR, World
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\nforged line\u202e"
@@ -14,7 +14,7 @@ EVIL = "\x1b]0;owned\x07\x1b[2J\nforged line\u202e"
 def test_documents_cannot_move_the_cursor_or_forge_lines(world: World) -> None:
     """Runs, reasons and operators are text of whoever may write documents."""
     world.die("*.plan.json")
-    key = keys.plan_key(keys.control_prefix(TOPICS_DIR, PIPELINE, TOPIC), 1)
+    key = addresses.plan_key(addresses.control_prefix(TOPICS_DIR, PIPELINE, TOPIC), 1)
     stored = world.bucket.get(key)
     assert stored is not None
     body = json.loads(stored.body) | {"run": EVIL, "written_by": EVIL}

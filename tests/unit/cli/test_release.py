@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, PipelineConflictError, message_of
-from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.storage.port import ObjectStore
 from airflow_provider_kafka_s3.testing.invariants import check_unchanged, snapshot
 from airflow_provider_kafka_s3.testing.stores import FaultyStore, Request, SimulatedCrash
@@ -27,9 +27,9 @@ def release(world: World, store: ObjectStore | None = None, pipeline: str = TYPO
 def check_landed_once(world: World, by: str = PIPELINE) -> None:
     """Every record is landed once, and only by one pipeline."""
     world.check(pipeline=by)
-    logs = [keys.control_prefix(TOPICS_DIR, name, TOPIC) for name in (TYPO, PIPELINE)]
+    logs = [addresses.control_prefix(TOPICS_DIR, name, TOPIC) for name in (TYPO, PIPELINE)]
     landed = {log for log in logs for info in world.bucket.list(log) if b'"commit"' in body_of(world, info.key)}
-    assert landed == {keys.control_prefix(TOPICS_DIR, by, TOPIC)}
+    assert landed == {addresses.control_prefix(TOPICS_DIR, by, TOPIC)}
 
 
 def body_of(world: World, key: str) -> bytes:
@@ -105,7 +105,7 @@ def test_a_released_name_can_be_used_again_without_its_documents(world: World) -
     """As its error says."""
     world.die("*.plan.json", pipeline=TYPO)
     release(world)
-    for info in list(world.bucket.list(keys.control_prefix(TOPICS_DIR, TYPO, TOPIC))):
+    for info in list(world.bucket.list(addresses.control_prefix(TOPICS_DIR, TYPO, TOPIC))):
         world.bucket.delete(info.key)
     world.run("again", pipeline=TYPO)
     check_landed_once(world, TYPO)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.maintenance.repair import GoneRule, repair
 from airflow_provider_kafka_s3.testing.invariants import check_unchanged, snapshot
 from airflow_provider_kafka_s3.testing.stores import Fault, FaultyStore, SimulatedCrash
 from tests.unit.cli.conftest import PIPELINE, TOPIC, TOPICS_DIR, World, commands_in
 
-PREFIX = keys.control_prefix(TOPICS_DIR, PIPELINE, TOPIC)
+PREFIX = addresses.control_prefix(TOPICS_DIR, PIPELINE, TOPIC)
 FIRST = f"{TOPICS_DIR}/{TOPIC}/partition=0/{TOPIC}+0+0000000000.bin"
 SECOND = f"{TOPICS_DIR}/{TOPIC}/partition=0/{TOPIC}+0+0000000006.bin"
 
@@ -25,7 +25,7 @@ def expired(world: World) -> World:
     world.run("second")
     for key in (FIRST, SECOND):
         world.bucket.delete(key)
-    world.bucket.delete(keys.marker_key(PREFIX))
+    world.bucket.delete(addresses.marker_key(PREFIX))
     return world
 
 
@@ -103,7 +103,7 @@ def test_a_batch_with_a_pending_upload_was_never_complete_and_stays_open(world: 
     world.die("*.manifest.json")
     first = next(iter(world.bucket.pending_uploads("")))
     world.bucket.abort_upload(first.key, first.upload_id)
-    world.bucket.delete(keys.marker_key(PREFIX))
+    world.bucket.delete(addresses.marker_key(PREFIX))
     output = world.on_topic("repair", "--gone-before", "2020-01-01T00:00:00Z", "--json")
     assert (output.code, [*output.data["open"]], output.data["unsure"], amends(world)) == (0, ["1"], {}, [])
     assert world.run("died").status == "ok"
@@ -140,7 +140,7 @@ def test_the_printed_command_applies_only_to_the_listed_batches(world: World) ->
     world.fill(2)
     world.die("*02.manifest.json")
     world.bucket.delete(FIRST)
-    world.bucket.delete(keys.marker_key(PREFIX))
+    world.bucket.delete(addresses.marker_key(PREFIX))
     stay, _ = commands_in(world.on_topic("repair").out)
     world.bucket.expire_uploads()
     before = snapshot(world.bucket)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.exceptions import (
     BatchLossError,
     CorruptControlError,
@@ -18,12 +19,11 @@ from airflow_provider_kafka_s3.exceptions import (
     TopicRecreatedError,
     message_of,
 )
-from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.invariants import check_unchanged, snapshot
 from tests.unit.cli.conftest import BYTES, JSON, PIPELINE, TOPIC, TOPICS_DIR, World, commands_in
 
-MARKER = keys.marker_key(keys.control_prefix(TOPICS_DIR, PIPELINE, TOPIC))
+MARKER = addresses.marker_key(addresses.control_prefix(TOPICS_DIR, PIPELINE, TOPIC))
 
 
 def text_of(error: BaseException) -> str:

@@ -15,17 +15,17 @@ from airflow_provider_kafka_s3.converters.avro import AvroRegistryConverter
 from airflow_provider_kafka_s3.converters.json_schema import JsonSchemaRegistryConverter
 from airflow_provider_kafka_s3.converters.port import ValueConverter
 from airflow_provider_kafka_s3.converters.protobuf import ProtobufRegistryConverter
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.codec import encode
 from airflow_provider_kafka_s3.documents.pinned_schema import PinnedSchema
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
-from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.registry.schemas import RegisteredSchema, SchemaReference, SchemaSource, SchemaType
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
 from airflow_provider_kafka_s3.schemas.protobuf import Mapping
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 
-PREFIX: Final = keys.control_prefix("topics", "pipeline", "events")
+PREFIX: Final = addresses.control_prefix("topics", "pipeline", "events")
 
 AVRO: Final = """{"type":"record","name":"R","fields":[{"name":"a","type":["null","int"],"default":null},
 {"name":"d","type":{"type":"bytes","logicalType":"decimal","precision":4,"scale":2}},{"name":"e","type":{"type":"enum",
@@ -80,7 +80,7 @@ DATUMS: Final[dict[SchemaType, bytes]] = {"AVRO": b"\0" * 20, "JSON": b'{"a":1}'
 def convert(schema: RegisteredSchema) -> None:
     """Convert a value with a stored schema; an error that is not ours, or does not name the schema, is raised."""
     store = DurableStore(MemoryStore(), Retrier(RetryPolicy(max_retries=0)))
-    key = keys.schema_key(PREFIX, schema.id)
+    key = addresses.schema_key(PREFIX, schema.id)
     store.create(key, encode(PinnedSchema(schema=schema), {}))
     converter = CONVERTERS[schema.type](PinnedSchemas(store, PREFIX, NoRegistry()))
     values = binary_array([b"\0" + schema.id.to_bytes(4, "big") + DATUMS[schema.type]], large=False)

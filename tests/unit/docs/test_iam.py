@@ -17,8 +17,8 @@ from airflow_provider_kafka_s3 import storage
 from airflow_provider_kafka_s3.batch.pinned_schemas import PinnedSchemas
 from airflow_provider_kafka_s3.cli import store_checks
 from airflow_provider_kafka_s3.config import SseKms, Upload
+from airflow_provider_kafka_s3.documents.addresses import control_prefix
 from airflow_provider_kafka_s3.exceptions import KafkaS3Error
-from airflow_provider_kafka_s3.layout.keys import control_prefix
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage import s3, uploads
 from airflow_provider_kafka_s3.storage.durable import DurableStore

@@ -20,6 +20,7 @@ from airflow_provider_kafka_s3.config import (
     TimePattern,
     parse_partitioner,
 )
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.layout.partitioners import make_partitioner
@@ -63,13 +64,13 @@ offsets = st.integers(0, 2**63 - 1)
 
 def control_keys(topics_dir: str, pipeline: str, topic: str) -> set[str]:
     """Every document of a topic of a pipeline."""
-    prefix = keys.control_prefix(topics_dir, pipeline, topic)
+    prefix = addresses.control_prefix(topics_dir, pipeline, topic)
     return {
-        keys.marker_key(prefix),
-        *(make(prefix, n) for make in (keys.plan_key, keys.manifest_key) for n in (1, 10**10 - 1)),
-        keys.amend_key(prefix, 1, 1),
-        keys.schema_key(prefix, 1),
-        *(keys.run_key(prefix, run) for run in ("", ".", "../x", "marker.json", topic, "a/b")),
+        addresses.marker_key(prefix),
+        *(make(prefix, n) for make in (addresses.plan_key, addresses.manifest_key) for n in (1, 10**10 - 1)),
+        addresses.amend_key(prefix, 1, 1),
+        addresses.schema_key(prefix, 1),
+        *(addresses.run_key(prefix, run) for run in ("", ".", "../x", "marker.json", topic, "a/b")),
     }
 
 
@@ -80,9 +81,13 @@ def test_no_two_topics_of_no_two_pipelines_share_a_control_document(
     """No document is outside of its own folder, or at the key of an owner's or the doctor's."""
     mine, theirs = control_keys(topics_dir, pipeline, topic), control_keys(topics_dir, other_pipeline, other_topic)
     assert (mine == theirs) if (pipeline, topic) == (other_pipeline, other_topic) else not mine & theirs
-    prefix = keys.control_prefix(topics_dir, pipeline, topic)
+    prefix = addresses.control_prefix(topics_dir, pipeline, topic)
     assert all(key.startswith(prefix) and ".." not in key.split("/") for key in mine)
-    shared = {keys.owner_key(topics_dir, topic), keys.owner_key(topics_dir, other_topic), keys.probe_key(topics_dir)}
+    shared = {
+        addresses.owner_key(topics_dir, topic),
+        addresses.owner_key(topics_dir, other_topic),
+        addresses.probe_key(topics_dir),
+    }
     assert not (mine | theirs) & shared
     assert len(shared) == (2 if topic == other_topic else 3)
 
@@ -216,7 +221,7 @@ def test_similar_names_have_different_keys() -> None:
     """Case, dots and dashes matter: no two of these share a key."""
     for one, other in itertools.combinations(NASTY, 2):
         assert not control_keys("topics", "p", one) & control_keys("topics", "p", other)
-        assert keys.owner_key("topics", one) != keys.owner_key("topics", other)
+        assert addresses.owner_key("topics", one) != addresses.owner_key("topics", other)
 
 
 @pytest.mark.parametrize("topic", [".", "..", "_kafka_s3", "_kafka_s3x", "a" * 250, "", "a/b", "a\n", "ä", "a b"])
@@ -224,8 +229,8 @@ def test_illegal_and_reserved_names_are_refused_everywhere(topic: str) -> None:
     """Before a key is made of them."""
     layout = Layout(format=JsonLines())
     for make in (
-        lambda: keys.control_prefix("topics", "p", topic),
-        lambda: keys.owner_key("topics", topic),
+        lambda: addresses.control_prefix("topics", "p", topic),
+        lambda: addresses.owner_key("topics", topic),
         lambda: keys.data_key(layout, topic=topic, encoded_partition="x", partition=0, first_offset=0, generation=0),
     ):
         with pytest.raises(ConfigurationError):

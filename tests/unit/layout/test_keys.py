@@ -21,6 +21,7 @@ from airflow_provider_kafka_s3.config import (
     SiblingObjects,
     StringConverter,
 )
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.storage import port
@@ -200,7 +201,7 @@ def test_legal_topics_pass_unchanged(topic: str) -> None:
 def test_illegal_pipeline_names_are_refused(pipeline: str) -> None:
     """The message describes the legal names."""
     with pytest.raises(ConfigurationError, match=r"pipeline=.*is not a legal name: use 1 to 128"):
-        keys.validate_pipeline(pipeline)
+        addresses.validate_pipeline(pipeline)
 
 
 @pytest.mark.parametrize(
@@ -240,44 +241,44 @@ def test_keys_are_as_long_as_stores_accept_them(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(ConfigurationError, match="301 bytes where 1 to 300"):
         keys.validate_key("a" * 301)
     with pytest.raises(ConfigurationError, match="bytes where 1 to 44"):
-        keys.control_prefix("a" * 44, "lake", "flights")
+        addresses.control_prefix("a" * 44, "lake", "flights")
 
 
 def test_control_documents_have_the_names_of_the_protocol() -> None:
     """Every control key, literally."""
-    prefix = keys.control_prefix("topics", "lake", "flights")
+    prefix = addresses.control_prefix("topics", "lake", "flights")
     assert prefix == "topics/_kafka_s3/lake/flights/"
-    assert keys.marker_key(prefix) == "topics/_kafka_s3/lake/flights/marker.json"
-    assert keys.plan_key(prefix, 7) == "topics/_kafka_s3/lake/flights/batches/0000000007.plan.json"
-    assert keys.manifest_key(prefix, 12) == "topics/_kafka_s3/lake/flights/batches/0000000012.manifest.json"
-    assert keys.amend_key(prefix, 12, 1) == "topics/_kafka_s3/lake/flights/batches/0000000012.amend.1.json"
-    assert keys.run_key(prefix, "r-1") == "topics/_kafka_s3/lake/flights/runs/r-1.json"
-    assert keys.schema_key(prefix, 7) == "topics/_kafka_s3/lake/flights/schemas/7.json"
-    assert keys.owner_key("topics", "flights") == "topics/_kafka_s3/_owners/flights.json"
+    assert addresses.marker_key(prefix) == "topics/_kafka_s3/lake/flights/marker.json"
+    assert addresses.plan_key(prefix, 7) == "topics/_kafka_s3/lake/flights/batches/0000000007.plan.json"
+    assert addresses.manifest_key(prefix, 12) == "topics/_kafka_s3/lake/flights/batches/0000000012.manifest.json"
+    assert addresses.amend_key(prefix, 12, 1) == "topics/_kafka_s3/lake/flights/batches/0000000012.amend.1.json"
+    assert addresses.run_key(prefix, "r-1") == "topics/_kafka_s3/lake/flights/runs/r-1.json"
+    assert addresses.schema_key(prefix, 7) == "topics/_kafka_s3/lake/flights/schemas/7.json"
+    assert addresses.owner_key("topics", "flights") == "topics/_kafka_s3/_owners/flights.json"
 
 
 def test_an_empty_topics_dir_drops_the_control_prefix_too() -> None:
     """No key begins with a slash."""
-    assert keys.control_prefix("", "lake", "flights") == "_kafka_s3/lake/flights/"
-    assert keys.owner_key("", "flights") == "_kafka_s3/_owners/flights.json"
+    assert addresses.control_prefix("", "lake", "flights") == "_kafka_s3/lake/flights/"
+    assert addresses.owner_key("", "flights") == "_kafka_s3/_owners/flights.json"
 
 
 def test_a_topics_dir_without_room_for_control_documents_is_refused() -> None:
     """Found before a document is written, not in the middle of a batch."""
-    assert len(keys.control_prefix("d" * 700, "lake", "flights")) == 724
+    assert len(addresses.control_prefix("d" * 700, "lake", "flights")) == 724
     with pytest.raises(ConfigurationError, match="shorter topics_dir"):
-        keys.control_prefix("d" * 800, "lake", "flights")
+        addresses.control_prefix("d" * 800, "lake", "flights")
 
 
 def test_every_control_key_fits_below_the_longest_prefix() -> None:
     """The bytes that a prefix reserves are enough for the longest document name."""
     prefix = "x" * (1024 - 256)
-    run = keys.run_name(dag_id="d" * 250, task_id="t" * 250, run_id="r" * 250, map_index=10**9)
+    run = addresses.run_name(dag_id="d" * 250, task_id="t" * 250, run_id="r" * 250, map_index=10**9)
     names = [
-        keys.run_key(prefix, run),
-        keys.plan_key(prefix, 2**63),
-        keys.amend_key(prefix, 2**63, 2**63),
-        keys.schema_key(prefix, -(2**31)),
+        addresses.run_key(prefix, run),
+        addresses.plan_key(prefix, 2**63),
+        addresses.amend_key(prefix, 2**63, 2**63),
+        addresses.schema_key(prefix, -(2**31)),
     ]
     assert all(len(name) <= 1024 for name in names)
 
@@ -289,7 +290,7 @@ def test_every_control_key_fits_below_the_longest_prefix() -> None:
 @example("a/../../b")
 def test_any_run_stays_one_document_in_its_folder(run: str) -> None:
     """A run's name may be any text; its record is always one object below ``runs/``."""
-    name = keys.run_key("c/", run).removeprefix("c/runs/")
+    name = addresses.run_key("c/", run).removeprefix("c/runs/")
     assert "/" not in name
     assert name.endswith(".json")
     assert name.isascii()
@@ -298,23 +299,23 @@ def test_any_run_stays_one_document_in_its_folder(run: str) -> None:
 @given(st.text(max_size=10), st.text(max_size=10))
 def test_encoding_keeps_different_texts_different(one: str, other: str) -> None:
     """Two names never have the same key."""
-    assert (keys.encode_part(one) == keys.encode_part(other)) == (one == other)
+    assert (addresses.encode_part(one) == addresses.encode_part(other)) == (one == other)
 
 
 def test_a_run_has_one_name_for_all_its_tries() -> None:
     """The name is readable, and depends on dag, task, run and map index only."""
-    name = keys.run_name(dag_id="land", task_id="flights", run_id="scheduled__2026-01-02T00:00:00+00:00")
+    name = addresses.run_name(dag_id="land", task_id="flights", run_id="scheduled__2026-01-02T00:00:00+00:00")
     assert name.startswith("land.flights.scheduled_2026-01-02T00_00_00_00_00-")
-    assert name == keys.run_name(
+    assert name == addresses.run_name(
         dag_id="land", task_id="flights", run_id="scheduled__2026-01-02T00:00:00+00:00", map_index=-1
     )
-    assert keys.encode_part(name) == name
+    assert addresses.encode_part(name) == name
 
 
 def test_runs_with_the_same_readable_part_have_different_names() -> None:
     """The readable part may be the same; the digest behind it is not."""
     names = {
-        keys.run_name(dag_id=d, task_id=t, run_id=r, map_index=m)
+        addresses.run_name(dag_id=d, task_id=t, run_id=r, map_index=m)
         for d, t, r, m in [("a", "b.c", "r", -1), ("a.b", "c", "r", -1), ("a", "b", "c.r", -1), ("a", "b.c", "r", 0)]
     }
     assert len(names) == 4

@@ -142,7 +142,7 @@ def test_the_cause_is_in_what_the_user_interface_shows(
 ) -> None:
     """Addresses, lists of partitions and help come after it, and are bounded where they are not for copying."""
     monkeypatch.setenv("AIRFLOW_CONN_K8S", f'{{"conn_type": "spark", "host": "k8s://https://{HOST}:6443"}}')
-    monkeypatch.setattr(connections, "_has_kubernetes", lambda: False)
+    monkeypatch.setattr(connections.spark, "_has_kubernetes", lambda: False)
     with pytest.raises(KafkaS3Error) as e:
         fail()
     assert cause in str(e.value)[:SHOWN]

@@ -42,7 +42,7 @@ def cluster(bench: Bench, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtu
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(CLUSTERS[request.param]))
     # Not in the lock. Airflow's hook uses it for drivers on the cluster only, but wants it to be there.
-    monkeypatch.setattr(spark_connections, "_has_kubernetes", lambda: True)
+    monkeypatch.setattr(spark_connections.spark, "_has_kubernetes", lambda: True)
     if not hasattr(spark_submit, "kube_client"):
         monkeypatch.setattr(spark_submit, "kube_client", object(), raising=False)
     name: str = request.param

@@ -9,7 +9,7 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowException  # noqa: TID253 - after AIRFLOW_HOME is set
 
 from airflow_provider_kafka_s3.airflow import run_context
-from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.retry import RetryPolicy
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def test_a_registry_that_does_not_answer_is_noticed_before_spark(topics: Bench) 
 
 def test_topics_with_schemas_in_the_bucket_are_landed_without_a_registry(topics: Bench) -> None:
     """They may need no other one; the other topics fail."""
-    topics.store.put_new(f"{keys.control_prefix('topics', 'orders-to-lake', 'orders')}schemas/7.json", b"{}")
+    topics.store.put_new(f"{addresses.control_prefix('topics', 'orders-to-lake', 'orders')}schemas/7.json", b"{}")
     with pytest.raises(AirflowException, match=r"\[topic 'clicks': RegistryUnavailableError\]"):
         topics.run(landing(topics, topics="orders,clicks"))
     assert len(topics.spark.commands) == 1

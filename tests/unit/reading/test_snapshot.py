@@ -26,10 +26,10 @@ from airflow_provider_kafka_s3.config import (
     SiblingObjects,
     default_partitioner,
 )
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.manifest import Amend
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, LogTamperedError, MarkerMissingError
-from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.reading import Snapshot, snapshots
 from airflow_provider_kafka_s3.reading.records import read_records, record_objects
 from airflow_provider_kafka_s3.reading.snapshot_objects import SnapshotObject
@@ -277,7 +277,7 @@ def test_a_topic_without_records_is_empty_and_one_without_its_marker_is_an_error
     empty = Snapshot(log_of(nothing))
     assert (empty.batch, empty.records, empty.generation, empty.objects()) == (0, 0, 0, ())
     log = log_of(topic)
-    topic.bucket.delete(keys.marker_key(log.prefix))
+    topic.bucket.delete(addresses.marker_key(log.prefix))
     with pytest.raises(MarkerMissingError):
         Snapshot(log)
 

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.codec import decode, encode
 from airflow_provider_kafka_s3.documents.log_index import LogIndex
 from airflow_provider_kafka_s3.documents.marker import Marker, PartitionState
-from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.reading import summarized_batches
 from airflow_provider_kafka_s3.reading.snapshot import Snapshot
 from airflow_provider_kafka_s3.retry import Retrier
@@ -19,7 +19,7 @@ from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from tests.protocol.history import documents_of
 
-PREFIX = keys.control_prefix("topics", "lake", "events")
+PREFIX = addresses.control_prefix("topics", "lake", "events")
 HIDDEN = {"status": "abandoned", "release": "debt", "objects": 0, "records": 0, "size": 0}
 """What an index has of a committed batch that it hides."""
 
@@ -57,7 +57,7 @@ def replace(store: MemoryStore, key: str, body: bytes) -> None:
 def falsify_index(store: MemoryStore, batch: int, **changes: Any) -> None:
     """Change what the index of a hundred batches has of one."""
     first = (batch - 1) // 100 * 100 + 1
-    key = keys.index_key(PREFIX, first, 100)
+    key = addresses.index_key(PREFIX, first, 100)
     stored = store.get(key)
     assert stored is not None
     index = decode(LogIndex, stored.body, key)[0]
@@ -67,7 +67,7 @@ def falsify_index(store: MemoryStore, batch: int, **changes: Any) -> None:
 
 def falsify_marker(store: MemoryStore, *covered: tuple[int, int]) -> None:
     """Change the offsets that the marker has as landed."""
-    key = keys.marker_key(PREFIX)
+    key = addresses.marker_key(PREFIX)
     stored = store.get(key)
     assert stored is not None
     marker = decode(Marker, stored.body, key)[0]
@@ -106,7 +106,7 @@ def test_offsets_that_only_the_marker_has_are_no_error(store: MemoryStore) -> No
 @pytest.mark.parametrize("body", [None, b"{}"], ids=["gone", "damaged"])
 def test_a_document_of_another_batch_does_not_matter(store: MemoryStore, body: bytes | None) -> None:
     """Readers of old offsets need none of a late batch."""
-    key = keys.plan_key(PREFIX, 197)
+    key = addresses.plan_key(PREFIX, 197)
     store.delete(key)
     if body is not None:
         store.put_new(key, body)

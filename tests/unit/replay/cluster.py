@@ -10,10 +10,10 @@ from typing import Any, Final
 import pytest
 
 from airflow_provider_kafka_s3.config import Envelope, JsonLines
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.replay import ReplayPlan
 from airflow_provider_kafka_s3.exceptions import ReplayOvertakenError
 from airflow_provider_kafka_s3.kafka.offsets import TopicInfo
-from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.reading.record import Record, Records
 from airflow_provider_kafka_s3.replay import job, run
 from airflow_provider_kafka_s3.replay.job import Place, ReplayJob, send
@@ -133,7 +133,7 @@ class Replay:
 
     def key(self, name: str) -> str:
         """The key of a document."""
-        return keys.replay_key(self.topic.pipeline.log.prefix, self.plan.replay, name)
+        return addresses.replay_key(self.topic.pipeline.log.prefix, self.plan.replay, name)
 
     def document(self, name: str) -> str:
         """The key of the only document whose name begins so."""

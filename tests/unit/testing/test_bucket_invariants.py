@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from airflow_provider_kafka_s3.config import Envelope, JsonLines, Layout, SiblingObjects, StringConverter
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.codec import canonical, digest
-from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.maintenance.abandon import abandon
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.invariants import (
@@ -28,7 +28,7 @@ from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from tests.protocol.engine import CONTROL, PIPELINE, TOPIC, TOPICS_DIR, Engine, crash_after
 from tests.unit.batch.simulated_topic import Topic
 
-MARKER = keys.marker_key(CONTROL)
+MARKER = addresses.marker_key(CONTROL)
 FOLDER = f"{TOPICS_DIR}/{TOPIC}/"
 
 
@@ -120,24 +120,30 @@ DAMAGES: dict[str, tuple[Callable[[Pipeline], object], str]] = {
         "I4 the debt of the marker",
     ),
     "revision": (lambda w: w.change(MARKER, lambda d: d.update(revision=9)), "I4 the marker was written 9 times"),
-    "plan deleted": (lambda w: w.bucket.delete(keys.plan_key(CONTROL, 1)), "I4 the plans have numbers"),
-    "run record deleted": (lambda w: w.bucket.delete(keys.run_key(CONTROL, "run-3")), "I4 plan 1 .* record of its run"),
-    "manifest deleted": (lambda w: w.bucket.delete(keys.manifest_key(CONTROL, 2)), "I4 batches .2. are resolved"),
+    "plan deleted": (lambda w: w.bucket.delete(addresses.plan_key(CONTROL, 1)), "I4 the plans have numbers"),
+    "run record deleted": (
+        lambda w: w.bucket.delete(addresses.run_key(CONTROL, "run-3")),
+        "I4 plan 1 .* record of its run",
+    ),
+    "manifest deleted": (lambda w: w.bucket.delete(addresses.manifest_key(CONTROL, 2)), "I4 batches .2. are resolved"),
     "manifest of another plan": (
-        lambda w: w.change(keys.manifest_key(CONTROL, 2), lambda d: d.update(plan_sha256="x")),
+        lambda w: w.change(addresses.manifest_key(CONTROL, 2), lambda d: d.update(plan_sha256="x")),
         "I4 manifest 2 decides another plan",
     ),
     "slice missing": (
-        lambda w: w.change(keys.manifest_key(CONTROL, 2), lambda d: d.update(slices=[])),
+        lambda w: w.change(addresses.manifest_key(CONTROL, 2), lambda d: d.update(slices=[])),
         "I2 manifest 2: it commits slices",
     ),
     "claims overlap": (
         lambda w: w.change(
-            keys.plan_key(CONTROL, 2), lambda d: d.update(slices=[{"id": 0, "partition": 0, "start": 3, "end": 8}])
+            addresses.plan_key(CONTROL, 2), lambda d: d.update(slices=[{"id": 0, "partition": 0, "start": 3, "end": 8}])
         ),
         r"I1 offsets 0: \[3, 4\) of generation 0 are claimed by two batches",
     ),
-    "document broken": (lambda w: w.put(keys.plan_key(CONTROL, 2), b"{}"), "I4 control document .*cannot be trusted"),
+    "document broken": (
+        lambda w: w.put(addresses.plan_key(CONTROL, 2), b"{}"),
+        "I4 control document .*cannot be trusted",
+    ),
     "stray document": (lambda w: w.put(f"{CONTROL}batches/lock", b""), "I4 control document .*lock"),
     "plan left open": (Pipeline.plan_only, "I6 batch 3 is planned and not resolved"),
     "records not landed": (lambda w: w.kafka.append(TOPIC, 0, b"x"), r"I1 offsets 0: \[8, 9\) .* never landed"),

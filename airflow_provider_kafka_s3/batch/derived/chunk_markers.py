@@ -11,22 +11,21 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
+from airflow_provider_kafka_s3.batch.derived.port import DerivedDocuments, Rewritten
+from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.config import DeviantArtNaming, Layout
 from airflow_provider_kafka_s3.documents.manifest import ObjectEntry
 from airflow_provider_kafka_s3.documents.marker import Marker
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.documents.plan import Plan
-from airflow_provider_kafka_s3.exceptions import KafkaS3Error, TransientError
+from airflow_provider_kafka_s3.exceptions import TransientError
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.parallel import Parallel, growing_blocks
 from airflow_provider_kafka_s3.storage.port import StoredObject
 
-if TYPE_CHECKING:
-    from airflow_provider_kafka_s3.batch.log import TopicLog
-
-__all__ = ["has_chunk_markers", "newest_indexes", "update_chunk_markers"]
+__all__ = ["ChunkMarkers", "newest_indexes", "update_chunk_markers"]
 
 _LOOK_BACK: Final = 4
 """Resolved batches whose objects are looked at, the last ones. Each process that resolves a batch looks at them, so a
@@ -40,8 +39,36 @@ _Found: TypeAlias = tuple[int, str]
 """Last offset of an object, and the key of its index."""
 
 
-def has_chunk_markers(layout: Layout | None) -> bool:
-    """Whether the objects of a layout have marker files: they have the sink's names, and indices."""
+class ChunkMarkers(DerivedDocuments):
+    """The marker files of layouts with the sink's names and indices; others have none."""
+
+    name = "marker files of DeviantArt's names"
+    harm = "tools that read them may find an older object than the newest one"
+
+    def after_batch(self, topic_log: TopicLog, marker: Marker, plan: Plan, parallel: Parallel) -> None:
+        """See :class:`DerivedDocuments`."""
+        if _has_chunk_markers(plan.layout):
+            update_chunk_markers(topic_log, marker, parallel=parallel)
+
+    def after_run(
+        self, topic_log: TopicLog, marker: Marker, layout: Layout | None, parallel: Parallel, *, every_batch: bool
+    ) -> int:
+        """See :class:`DerivedDocuments`."""
+        if not _has_chunk_markers(layout):
+            return 0
+        return update_chunk_markers(topic_log, marker, parallel=parallel, look_back=None if every_batch else _LOOK_BACK)
+
+    def repair(
+        self, topic_log: TopicLog, marker: Marker, parallel: Parallel, *, every_document: bool, dry_run: bool
+    ) -> Rewritten:
+        """See :class:`DerivedDocuments`; a dry run does not count them."""
+        del every_document
+        if dry_run or not marker.resolved or not _has_chunk_markers(topic_log.last_layout(marker.last_resolved + 1)):
+            return Rewritten()
+        return Rewritten(update_chunk_markers(topic_log, marker, parallel=parallel, look_back=None))
+
+
+def _has_chunk_markers(layout: Layout | None) -> bool:
     return layout is not None and layout.has_index and isinstance(layout.naming, DeviantArtNaming)
 
 
@@ -60,31 +87,22 @@ def update_chunk_markers(
         Number of the files that were written.
 
     Raises:
-        KafkaS3Error: a file could not be read or written; a note has what that means.
+        KafkaS3Error: a file could not be read or written.
     """
     written: set[int] = set()
-    try:
-        for _ in range(_TRIES):
-            expected = newest_indexes(topic_log, marker, parallel=parallel, look_back=look_back)
-            if not (differing := _differing(topic_log, expected, parallel)):
-                return len(written)
-            # What was decided by a marker from before the files were read may be older than what they have.
-            marker, _ = topic_log.require_marker()
-            now = newest_indexes(topic_log, marker, parallel=parallel, look_back=look_back)
-            swaps = [(p, stored, now[p]) for p, stored in differing.items() if now.get(p) == expected[p]]
-            done = parallel(lambda swap: _swap(topic_log, *swap), swaps)
-            written |= {partition for (partition, *_), is_written in zip(swaps, done, strict=True) if is_written}
-        raise TransientError(
-            f"the marker files of topic {topic_log.topic!r} changed {_TRIES} times while they were written"
-        )
-    except KafkaS3Error as e:
-        files = topic_log.store.url(keys.chunk_markers_prefix(topic_log.topics_dir, topic_log.topic))
-        e.add_note(
-            f"this is harmless: batches that are complete stay complete. Only the files {files}*, which tools for "
-            f"DeviantArt's sink read, may name an older object than the newest one. The next run writes them; so does "
-            f"{topic_log.remedies.repair()}"
-        )
-        raise
+    for _ in range(_TRIES):
+        expected = newest_indexes(topic_log, marker, parallel=parallel, look_back=look_back)
+        if not (differing := _differing(topic_log, expected, parallel)):
+            return len(written)
+        # What was decided by a marker from before the files were read may be older than what they have.
+        marker, _ = topic_log.require_marker()
+        now = newest_indexes(topic_log, marker, parallel=parallel, look_back=look_back)
+        swaps = [(p, stored, now[p]) for p, stored in differing.items() if now.get(p) == expected[p]]
+        done = parallel(lambda swap: _swap(topic_log, *swap), swaps)
+        written |= {partition for (partition, *_), is_written in zip(swaps, done, strict=True) if is_written}
+    raise TransientError(
+        f"the marker files of topic {topic_log.topic!r} changed {_TRIES} times while they were written; try again"
+    )
 
 
 def newest_indexes(
@@ -136,7 +154,7 @@ def _indexes(topic_log: TopicLog, plan: Plan) -> Sequence[tuple[int, _Found]] | 
     layout, decision = plan.layout, topic_log.read_manifest(plan.batch)
     if decision is None or decision.is_released:
         return None
-    if layout is None or not has_chunk_markers(layout):
+    if layout is None or not _has_chunk_markers(layout):
         return ()
     partitions = {s.id: s.partition for s in plan.slices}
     found: dict[int, ObjectEntry] = {}

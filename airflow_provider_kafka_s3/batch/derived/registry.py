@@ -1,0 +1,73 @@
+"""All that follows the log of a topic, and the calls by which the protocol keeps it up to date."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from airflow_provider_kafka_s3.batch.derived.chunk_markers import ChunkMarkers
+from airflow_provider_kafka_s3.batch.derived.log_indexes import LogIndexes
+from airflow_provider_kafka_s3.batch.derived.port import DerivedDocuments, Rewritten
+from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.config import Layout
+from airflow_provider_kafka_s3.documents.marker import Marker
+from airflow_provider_kafka_s3.documents.plan import Plan
+from airflow_provider_kafka_s3.exceptions import KafkaS3Error, message_of
+from airflow_provider_kafka_s3.parallel import Parallel
+
+__all__ = ["DERIVED", "follow_batch", "follow_run", "repair_derived"]
+
+log = logging.getLogger(__name__)
+
+DERIVED: Final[tuple[DerivedDocuments, ...]] = (LogIndexes(), ChunkMarkers())
+"""Of each kind one, in the order in which they are written."""
+
+
+def follow_batch(topic_log: TopicLog, marker: Marker, plan: Plan, parallel: Parallel) -> None:
+    """Write what follows a batch that was resolved just now; errors are warnings."""
+    for documents in DERIVED:
+        _kept_up(topic_log, documents, lambda kind: kind.after_batch(topic_log, marker, plan, parallel))
+
+
+def follow_run(
+    topic_log: TopicLog, marker: Marker, layout: Layout | None, parallel: Parallel, *, every_batch: bool = False
+) -> bool:
+    """Write what processes that have ended have not written; whether that was anything. Errors are warnings."""
+
+    def written(kind: DerivedDocuments) -> int:
+        return kind.after_run(topic_log, marker, layout, parallel, every_batch=every_batch)
+
+    return sum(_kept_up(topic_log, documents, written) or 0 for documents in DERIVED) > 0
+
+
+def repair_derived(
+    topic_log: TopicLog, marker: Marker, parallel: Parallel, *, every_document: bool, dry_run: bool
+) -> Mapping[str, Rewritten]:
+    """Write what is missing or wrong, by the name of its kind; see :meth:`.DerivedDocuments.repair`.
+
+    Raises:
+        KafkaS3Error: a document could not be read or written.
+    """
+    return {
+        documents.name: documents.repair(topic_log, marker, parallel, every_document=every_document, dry_run=dry_run)
+        for documents in DERIVED
+    }
+
+
+def _kept_up(
+    topic_log: TopicLog, documents: DerivedDocuments, write: Callable[[DerivedDocuments], int | None]
+) -> int | None:
+    try:
+        return write(documents)
+    except KafkaS3Error as e:
+        log.warning(
+            "topic %s: the %s may be behind the log, which is harmless: %s. The next run writes them, and so does %s. "
+            "The cause: %s",
+            topic_log.topic,
+            documents.name,
+            documents.harm,
+            topic_log.remedies.repair(),
+            message_of(e),
+        )
+        return None
