@@ -1,58 +1,35 @@
-"""The bytes in Kafka of keys and values, from what a format has of them."""
+"""The bytes in Kafka of keys and values, from the fields of envelopes."""
 
 from __future__ import annotations
 
-import binascii
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 
-from airflow_provider_kafka_s3.config import (
-    BytesConverter,
-    Converter,
-    Format,
-    JsonConverter,
-    JsonLines,
-    RawBytes,
-    record_format,
-)
+from airflow_provider_kafka_s3.config import Converter
+from airflow_provider_kafka_s3.reading.formats.port import FormatReader
+from airflow_provider_kafka_s3.reading.part_bytes import bytes_of_base64, bytes_of_datum, bytes_of_text
 from airflow_provider_kafka_s3.structs import decode_struct
 
-__all__ = ["EnvelopedBytes", "IgnoredBytes", "bytes_decoder"]
+__all__ = ["EnvelopedBytes", "IgnoredBytes"]
 
 _SPACE: Final = b" \t\r"
-_QUOTE: Final = ord('"')
 _NULL: Final = b"null"
-
-
-def bytes_decoder(settings: Format, converter: Converter) -> Callable[[Any], bytes] | None:
-    """Gives the bytes in Kafka of a key or a value from its row; None: it is the row.
-
-    Args:
-        settings: of the format, which keeps these bytes.
-        converter: that the records were written with.
-    """
-    lines = record_format(settings)
-    if isinstance(lines, RawBytes) or (isinstance(lines, JsonLines) and isinstance(converter, JsonConverter)):
-        return None
-    if not isinstance(lines, JsonLines):
-        return _of_datum
-    return _of_base64 if isinstance(converter, BytesConverter) else _of_text
 
 
 class EnvelopedBytes:
     """Gives the bytes in Kafka of the keys, or the values, of envelopes.
 
     Args:
-        settings: of the format.
+        reader: of the format.
         converter: that the records were written with.
         null_is_document: whether ``null`` in JSON is a document.
     """
 
-    def __init__(self, settings: Format, converter: Converter, *, null_is_document: bool = False) -> None:
-        self._decode = bytes_decoder(settings, converter)
-        self._is_json = isinstance(settings, JsonLines)
+    def __init__(self, reader: FormatReader, converter: Converter, *, null_is_document: bool = False) -> None:
+        self._decode = reader.part_bytes(converter)
+        self._is_json = reader.has_json_fields
         self._null_is_document = null_is_document
 
     def of_rows(self, found: Sequence[Any]) -> Sequence[bytes | None]:
@@ -63,7 +40,7 @@ class EnvelopedBytes:
         """
         decode = self._decode
         if not self._is_json:
-            return [one if one is None or type(one) is bytes else _of_datum(one) for one in found]
+            return [one if one is None or type(one) is bytes else bytes_of_datum(one) for one in found]
         if self._null_is_document:
             return found
         if decode is None:
@@ -80,10 +57,10 @@ class EnvelopedBytes:
         Raises:
             ValueError: a text is none of this converter, or not exactly one document.
         """
-        if self._decode is _of_base64:
+        if self._decode is bytes_of_base64:
             return _decoded(texts, list[bytes | None])
         _require_documents(texts)
-        if self._decode is _of_text:
+        if self._decode is bytes_of_text:
             return [None if text is None else text.encode() for text in _decoded(texts, list[str | None])]
         if self._null_is_document or _NULL not in texts:
             return texts
@@ -127,17 +104,3 @@ def _require_documents(texts: list[bytes]) -> None:
     documents = _decoded(texts, list[msgspec.Raw])
     if [*map(len, documents)] != [*map(len, texts)]:
         raise ValueError("a field is more than one document")
-
-
-def _of_datum(found: Any) -> bytes:
-    return found.encode() if isinstance(found, str) else bytes(found)
-
-
-def _of_base64(found: bytes) -> bytes:
-    if not found[0] == found[-1] == _QUOTE:
-        raise ValueError("a field is no text")
-    return binascii.a2b_base64(found[1:-1], strict_mode=True)
-
-
-def _of_text(found: bytes) -> bytes:
-    return msgspec.json.decode(found, type=str).encode()

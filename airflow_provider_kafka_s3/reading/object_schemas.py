@@ -3,48 +3,33 @@
 from __future__ import annotations
 
 import functools
-import io
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from airflow_provider_kafka_s3.config import (
-    AvroContainer,
-    Envelope,
-    JsonConverter,
-    JsonLines,
-    Layout,
-    Parquet,
-    RawBytes,
-)
+from airflow_provider_kafka_s3.config import Envelope, JsonConverter, Layout
 from airflow_provider_kafka_s3.exceptions import (
     ConfigurationError,
     ForeignObjectError,
     KafkaS3Error,
 )
 from airflow_provider_kafka_s3.parallel import in_threads
-from airflow_provider_kafka_s3.reading.avro_file import file_schema
+from airflow_provider_kafka_s3.reading.formats.lines import LINE_SCHEMA
+from airflow_provider_kafka_s3.reading.formats.registry import format_reader
 from airflow_provider_kafka_s3.reading.remote_file import open_object
-from airflow_provider_kafka_s3.schemas.arrow_types import arrow_schema
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 
 if TYPE_CHECKING:
     from pyarrow import DataType, Field
 
-__all__ = ["LINE_SCHEMA", "field_names", "schema_of_objects"]
-
-LINE_SCHEMA: Final = pa.schema([pa.field("value", pa.binary())])
-"""Values that have no schema: the bytes of lines as they are."""
+__all__ = ["field_names", "schema_of_objects"]
 
 _READERS: Final = 16
 """Objects of which the schema is read at the same time."""
 _DIGITS: Final = {32: 10, 64: 20}
 """Digits before the point with which Spark reads integers of some bits as decimals."""
-_BEGINNING: Final = 16 * 1024
-"""Bytes of an Avro file that are read first."""
 
 
 class DataObject(Protocol):
@@ -166,7 +151,7 @@ def _with_all_schemas(objects: Sequence[DataObject]) -> list[DataObject]:
 
 def _has_one_schema(layout: Layout) -> bool:
     """Whether all objects of a layout have the same columns."""
-    if not isinstance(layout.format, Parquet | AvroContainer):
+    if not format_reader(layout.format).has_own_columns:
         return True
     converter = layout.value_converter
     return (
@@ -177,22 +162,14 @@ def _has_one_schema(layout: Layout) -> bool:
 
 
 def _schema(store: DurableStore, one: DataObject) -> pa.Schema:
-    settings = one.layout.format
-    if isinstance(one.layout.record_format, JsonLines | RawBytes):
-        return LINE_SCHEMA
-    file = open_object(store, one.key, one.size)
     try:
-        if isinstance(settings, Parquet):
-            return pq.read_schema(pa.PythonFile(cast("Any", file), mode="r"))
-        if isinstance(settings, AvroContainer):
-            return arrow_schema(file_schema(io.BufferedReader(file, _BEGINNING)))
+        return format_reader(one.layout.format).schema(open_object(store, one.key, one.size), one.url)
     except KafkaS3Error:
         raise
     except (pa.ArrowException, OSError, ValueError, LookupError) as e:
         raise ForeignObjectError(
-            f"{one.url} is no {type(settings).__name__}: {e}. Check it with action='verify'"
+            f"{one.url} is no {type(one.layout.format).__name__}: {e}. Check it with action='verify'"
         ) from e
-    raise ConfigurationError(f"{one.url} is {type(settings).__name__}, which has no types of columns: give a schema")
 
 
 def _without_metadata(schema: pa.Schema) -> pa.Schema:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import functools
-import io
 import itertools
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,27 +16,19 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 import msgspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 from isal import isal_zlib
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.config import (
-    AvroContainer,
     BlockGzip,
     BytesConverter,
     Converter,
-    Csv,
-    CustomFormat,
     Envelope,
     Format,
     JsonConverter,
     JsonLines,
     Layout,
-    Parquet,
-    RawBytes,
     SiblingObjects,
-    StringConverter,
-    record_format,
 )
 from airflow_provider_kafka_s3.documents.manifest import Manifest, ObjectEntry, SlicePart
 from airflow_provider_kafka_s3.documents.plan import Plan
@@ -46,14 +37,13 @@ from airflow_provider_kafka_s3.exceptions import (
     DataLossError,
 )
 from airflow_provider_kafka_s3.messages import count
-from airflow_provider_kafka_s3.reading.avro_file import datums
 from airflow_provider_kafka_s3.reading.committed_objects import CommittedObjects
-from airflow_provider_kafka_s3.reading.envelope_batches import batch_rows, envelope_rows
-from airflow_provider_kafka_s3.reading.envelope_datums import envelopes_in_avro
 from airflow_provider_kafka_s3.reading.envelope_lines import parse_lines, read_lines
 from airflow_provider_kafka_s3.reading.envelopes import EnvelopeColumns
-from airflow_provider_kafka_s3.reading.field_bytes import EnvelopedBytes, IgnoredBytes, bytes_decoder
-from airflow_provider_kafka_s3.reading.lines import LineBlock, expanded, line_blocks, lines_of
+from airflow_provider_kafka_s3.reading.field_bytes import EnvelopedBytes, IgnoredBytes
+from airflow_provider_kafka_s3.reading.formats.port import FormatReader
+from airflow_provider_kafka_s3.reading.formats.registry import format_reader
+from airflow_provider_kafka_s3.reading.lines import LineBlock
 from airflow_provider_kafka_s3.reading.record import Record, Records
 from airflow_provider_kafka_s3.reading.remote_file import REQUEST, RemoteFile
 from airflow_provider_kafka_s3.reading.row_offsets import RowOffsets
@@ -76,7 +66,7 @@ _PARTS: Final[tuple[PartName, ...]] = ("key", "value", "headers", "timestamp", "
 _PIECE: Final = 1024 * 1024
 """Bytes of values that are read at once, about."""
 _ROWS: Final = 16_384
-"""Rows that are read at once at most."""
+"""Values of records without one that are given at once at most."""
 
 _ISAL_ERROR: Final = cast("type[Exception]", isal_zlib.error)
 """Of a damaged gzip member; its stub has an instance in place of the class."""
@@ -115,56 +105,32 @@ def kept_parts(layout: Layout) -> KeptParts:
     notes: dict[PartName, str] = {}
     content, converter = layout.content, layout.value_converter or BytesConverter()
     is_enveloped = isinstance(content, Envelope)
-    key_format: Format | None = layout.format
+    reader = format_reader(layout.format)
+    key_reader: FormatReader | None = reader
     if isinstance(content, SiblingObjects):
-        key_format = content.keys
+        key_reader = None if content.keys is None else format_reader(content.keys)
         if content.headers is None:
             missing["headers"] = "content='siblings' has no headers: it has headers=None"
     elif not is_enveloped:
-        key_format = None
+        key_reader = None
         missing["headers"] = "content='values' has values only"
     if not is_enveloped:
         missing["timestamp"] = missing["offset"] = f"content={content.__struct_config__.tag!r} keeps none"
-    if why := _changed(layout.format, converter, "value"):
+    if why := reader.why_changed(converter, "value"):
         missing["value"] = why
-    elif note := _note(layout.format, converter, may_be_null=is_enveloped and layout.format.on_null == "write"):
+    elif note := _note(reader, converter, may_be_null=is_enveloped and layout.format.on_null == "write"):
         notes["value"] = note
-    if key_format is None:
+    if key_reader is None:
         missing["key"] = f"content={content.__struct_config__.tag!r} has no objects of keys"
-    elif why := _changed(key_format, layout.key_converter, "key"):
+    elif why := key_reader.why_changed(layout.key_converter, "key"):
         missing["key"] = why
-    elif note := _note(key_format, layout.key_converter, may_be_null=is_enveloped):
+    elif note := _note(key_reader, layout.key_converter, may_be_null=is_enveloped):
         notes["key"] = note
     return KeptParts(missing=missing, notes=notes)
 
 
-def _changed(settings: Format, converter: Converter, part: Literal["key", "value"]) -> str | None:
-    """Why a format has other bytes than Kafka; None: it has the same."""
-    match settings:
-        case BlockGzip(lines=lines):
-            return _changed(lines, converter, part)
-        case RawBytes(separator=separator):
-            if not separator:
-                return "format='bytes' with separator='' keeps no borders between records"
-            if any(separator.startswith(separator[i:]) for i in range(1, len(separator))):
-                return f"the separator {separator!r} ends as it begins, so the borders between records are ambiguous"
-            return None
-        case Csv():
-            return "format='csv' writes fields, not the bytes of records"
-        case CustomFormat():
-            return f"the format is a class of another package, {settings.import_path!r}, which only writes"
-    match converter:
-        case BytesConverter() | StringConverter():
-            return None
-        case JsonConverter(has_schema=False) if isinstance(settings, JsonLines):
-            return None
-    kind = converter.__struct_config__.tag
-    return f"the {part}s were decoded by {part}_converter={kind!r}, and written again: their bytes are not kept"
-
-
-def _note(settings: Format, converter: Converter, *, may_be_null: bool) -> str | None:
-    lines = record_format(settings)
-    if not isinstance(lines, JsonLines) or not isinstance(converter, JsonConverter):
+def _note(reader: FormatReader, converter: Converter, *, may_be_null: bool) -> str | None:
+    if not reader.rewrites_documents(converter):
         return None
     note = "a document with newlines was rewritten in one line"
     return (
@@ -234,10 +200,6 @@ def keeps_offsets(objects: CommittedObjects, entry: ObjectEntry, part: SlicePart
     return with_index and _Object(objects, entry).has_offsets_in_index()
 
 
-class _Damaged(ValueError):
-    """The bytes of an object are not what its manifest and its plan describe."""
-
-
 class _Object:
     """An object, and those beside it."""
 
@@ -305,9 +267,9 @@ class _Object:
                     continue
                 part_of: Callable[[Any], Any] | None = _text_headers
                 if name == ".keys":
-                    part_of = bytes_decoder(settings, layout.key_converter) if "key" in kept.kept else None
+                    part_of = format_reader(settings).part_bytes(layout.key_converter) if "key" in kept.kept else None
                 beside[name] = self._beside(self._objects.beside(self._entry, name), settings, part_of)
-        value_of = bytes_decoder(layout.format, layout.value_converter or BytesConverter())
+        value_of = format_reader(layout.format).part_bytes(layout.value_converter or BytesConverter())
         found: Iterator[list[Any]] = self._nulls()
         if self._sibling is None:
             found = self._rows(self._entry, layout.format)
@@ -372,10 +334,10 @@ class _Object:
 
     def _envelopes(self, kept: KeptParts) -> Iterator[_Some]:
         layout = self._layout
-        settings, converter = layout.record_format, layout.value_converter or BytesConverter()
+        reader, converter = format_reader(layout.format), layout.value_converter or BytesConverter()
         has_documents = isinstance(converter, JsonConverter) and layout.format.on_null != "write"
-        value_bytes = EnvelopedBytes(settings, converter, null_is_document=has_documents)
-        key_bytes = (EnvelopedBytes if "key" in kept.kept else IgnoredBytes)(settings, layout.key_converter)
+        value_bytes = EnvelopedBytes(reader, converter, null_is_document=has_documents)
+        key_bytes = (EnvelopedBytes if "key" in kept.kept else IgnoredBytes)(reader, layout.key_converter)
         for rows in self._rows(self._entry, layout.format, enveloped=True):
             if isinstance(rows, LineBlock):
                 yield _of_lines(rows, key_bytes, value_bytes)
@@ -389,51 +351,35 @@ class _Object:
 
         They are bytes of lines, or Python values; envelopes may be blocks of lines, or columns.
         """
-        lines = record_format(settings)
-        if isinstance(lines, RawBytes):
-            # A value may hold the separator. Then there are more rows than records, which only the end shows.
-            self._require_count(entry, lines, sum(map(len, self._all_rows(entry, settings))))
+        reader = format_reader(settings)
+        if reader.may_hold_separator:
+            # Then there are more rows than records, which only the end shows.
+            self._require_count(entry, reader, sum(map(len, self._all_rows(entry, reader))))
         number = 0
-        for rows in self._all_rows(entry, settings, enveloped=enveloped):
+        for rows in self._all_rows(entry, reader, enveloped=enveloped):
             number += len(rows)
             if number > entry.records:
-                self._require_count(entry, lines, number)
+                self._require_count(entry, reader, number)
             yield rows
-        self._require_count(entry, lines, number)
+        self._require_count(entry, reader, number)
 
-    def _require_count(self, entry: ObjectEntry, lines: Format, number: int) -> None:
+    def _require_count(self, entry: ObjectEntry, reader: FormatReader, number: int) -> None:
         if number != entry.records:
             more = "more" if number > entry.records else f"{number:,}"
             why = f"it has {more} rows for {count(entry.records, 'record')}"
-            if isinstance(lines, RawBytes) and number > entry.records:
+            if reader.may_hold_separator and number > entry.records:
                 why += f": {AMBIGUOUS}"
             raise self._objects.unreadable(entry, why)
 
-    def _all_rows(self, entry: ObjectEntry, settings: Format, *, enveloped: bool = False) -> Iterator[Any]:
+    def _all_rows(self, entry: ObjectEntry, reader: FormatReader, *, enveloped: bool = False) -> Iterator[Any]:
         file = RemoteFile(functools.partial(self._objects.get, entry), entry.size, self._request)
         piece = min(_PIECE, file.request)
         try:
-            match settings:
-                case Parquet():
-                    yield from _parquet_rows(file, envelope_rows if enveloped else batch_rows)
-                    return
-                case AvroContainer():
-                    body: Any = io.BufferedReader(file, file.request)
-                    if enveloped:
-                        yield from envelopes_in_avro(body, self._plan.topic, piece=piece)
-                    else:
-                        yield from datums(body, logical=False, piece=piece)
-                case BlockGzip(lines=lines):
-                    pieces = expanded(file, "gzip")
-                    yield from line_blocks(pieces) if enveloped else lines_of(pieces, _separator(lines))
-                case JsonLines(compression=compression) | RawBytes(compression=compression):
-                    pieces = expanded(file, compression)
-                    yield from line_blocks(pieces) if enveloped else lines_of(pieces, _separator(settings))
-                case _:
-                    raise _Damaged(f"the format {settings!r} has no rows")
+            yield from reader.record_rows(file, topic=self._plan.topic, piece=piece, enveloped=enveloped)
         except (ValueError, LookupError, OSError, EOFError, _ISAL_ERROR, zlib.error, pa.ArrowException) as e:
             raise self._objects.unreadable(entry, str(e)) from e
-        self._objects.require_crc32(entry, file.crc32)
+        if reader.reads_every_byte:
+            self._objects.require_crc32(entry, file.crc32)
 
 
 def _offsets(rows: RowOffsets) -> Iterator[int | None]:
@@ -454,17 +400,6 @@ def _next(rows: Iterator[Any], count: int) -> list[Any]:
     if len(found) != count:
         raise ValueError(f"{count - len(found)} of its parts are missing")
     return found
-
-
-def _separator(settings: Format) -> bytes:
-    return settings.separator.encode() if isinstance(settings, RawBytes) else b"\n"
-
-
-def _parquet_rows(file: RemoteFile, rows_of: Callable[[pa.RecordBatch], Any]) -> Iterator[Any]:
-    with pq.ParquetFile(cast("Any", pa.PythonFile(file, mode="r")), buffer_size=file.request) as found:
-        size = max(sum(found.metadata.row_group(i).total_byte_size for i in range(found.num_row_groups)), 1)
-        rows = min(max(min(_PIECE, file.request) * found.metadata.num_rows // size, 1), _ROWS)
-        yield from map(rows_of, found.iter_batches(batch_size=rows, use_threads=False))
 
 
 def _of_columns(

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from airflow_provider_kafka_s3.arrays import Array
 
-__all__ = ["cast_leaf", "retyped", "retyped_column"]
+__all__ = ["cast_leaf", "retyped", "retyped_column", "selected_columns"]
 
 Leaf: TypeAlias = Callable[[Any, Any], Array]
 """Gives values that are not nested another type."""
@@ -68,3 +68,14 @@ def _with_items(values: Any, kind: Any, items: Any) -> Array:
     """Lists or maps with other items."""
     buffers = values.buffers()[:2]
     return cast("Array", pa.Array.from_buffers(kind, len(values), buffers, offset=values.offset, children=[items]))
+
+
+def selected_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The columns of a schema in its types; those that are not there are null."""
+    columns = [
+        retyped_column(table.column(column.name), column.type)
+        if column.name in table.column_names
+        else pa.nulls(table.num_rows, column.type)
+        for column in schema
+    ]
+    return pa.table(columns, schema=schema) if columns else table.select([])

@@ -20,8 +20,9 @@ from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, DataLossError
 from airflow_provider_kafka_s3.messages import count
 from airflow_provider_kafka_s3.reading.committed_objects import CommittedObjects
+from airflow_provider_kafka_s3.reading.formats.registry import format_reader
 from airflow_provider_kafka_s3.reading.row_offsets import RowOffsets
-from airflow_provider_kafka_s3.reading.rows import Row, Unreadable, rows_of, uncompressed
+from airflow_provider_kafka_s3.reading.rows import Row, Unreadable
 from airflow_provider_kafka_s3.reading.sought import SoughtRecord, of_dead_letter, of_envelope, text_headers
 
 __all__ = ["BatchSeek"]
@@ -204,13 +205,13 @@ class BatchSeek:
 
     def _rows(self, entry: ObjectEntry, settings: Format, body: bytes, count: int, wanted: slice) -> list[Row]:
         try:
-            return rows_of(settings, body, count, wanted)
+            return format_reader(settings).rows(body, count, wanted)
         except Unreadable as e:
             raise self.objects.unreadable(entry, str(e)) from e
 
     def _expanded(self, entry: ObjectEntry, settings: Format) -> bytes:
         try:
-            return uncompressed(settings, self.objects.get(entry))
+            return format_reader(settings).uncompressed(self.objects.get(entry))
         except Unreadable as e:
             raise self.objects.unreadable(entry, str(e)) from e
 

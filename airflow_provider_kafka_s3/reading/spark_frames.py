@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from airflow_provider_kafka_s3.config import AvroContainer, BlockGzip, Csv, Format, JsonLines, Parquet, RawBytes
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.layout.folders import NULL_FOLDER
 from airflow_provider_kafka_s3.layout.keys import data_prefix
 from airflow_provider_kafka_s3.reading.folder_columns import folder_types
+from airflow_provider_kafka_s3.reading.formats.registry import format_reader
 from airflow_provider_kafka_s3.reading.object_schemas import field_names, schema_of_objects
 from airflow_provider_kafka_s3.reading.snapshot import Snapshot
 from airflow_provider_kafka_s3.reading.snapshot_objects import SnapshotObject
@@ -226,13 +226,19 @@ def _parts(kind: pa.DataType) -> list[pa.Field[Any]]:
 def _group(one: SnapshotObject, bucket: str) -> _Group:
     delimiter = one.layout.naming.directory_delim
     raw = [part.partition("=")[0] for part in one.folders.split(delimiter) if "=" in part]
+    source = format_reader(one.layout.format).spark_source
+    if source is None:
+        raise ConfigurationError(
+            f"Spark has no source for {one.url} of topic {one.topic!r}, batch {one.batch}, with the format "
+            f"{one.layout.format!r}: read the objects by the format kafka_s3, or by their URLs"
+        )
     return _Group(
-        _source(one),
-        tuple(_options(one.layout.format).items()),
+        source.name,
+        tuple(source.options.items()),
         f"{bucket}/{data_prefix(one.layout, one.topic)}",
         delimiter,
         tuple({urllib.parse.unquote(name): name for name in raw}.items()),
-        isinstance(one.layout.format, Csv) and are_base64(one.layout),
+        source.has_base64 and are_base64(one.layout),
     )
 
 
@@ -282,42 +288,3 @@ def _together(snapshot: Snapshot, frames: dict[str, DataFrame], folders: Collect
 
 def _escaped(found: re.Match[str]) -> str:
     return f"\\{found[0]}"
-
-
-def _source(one: SnapshotObject) -> str:
-    match one.layout.format:
-        case JsonLines() | BlockGzip(lines=JsonLines()):
-            return "json"
-        case RawBytes(separator="\n") | BlockGzip(lines=RawBytes(separator="\n")):
-            return "text"
-        case Parquet():
-            return "parquet"
-        case AvroContainer():
-            return "avro"
-        case Csv():
-            return "csv"
-    raise ConfigurationError(
-        f"Spark has no source for {one.url} of topic {one.topic!r}, batch {one.batch}, with the format "
-        f"{one.layout.format!r}: read the objects by the format kafka_s3, or by their URLs"
-    )
-
-
-def _options(settings: Format) -> dict[str, str]:
-    match settings:
-        case RawBytes(separator="\n") | BlockGzip(lines=RawBytes(separator="\n")):
-            # By default a carriage return ends a line, too.
-            return {"lineSep": "\n"}
-        case Csv():
-            return {
-                "header": str(settings.header).lower(),
-                "sep": settings.separator,
-                "nullValue": settings.null,
-                "escape": '"',
-                "multiLine": "true",
-                "nanValue": "nan",
-                "positiveInf": "inf",
-                "negativeInf": "-inf",
-                # Spark finds columns by their position: with a header it refuses other names then.
-                "enforceSchema": "false",
-            }
-    return {}

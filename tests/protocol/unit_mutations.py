@@ -408,7 +408,7 @@ UNIT_MUTATIONS: Final = (
         "a number of an envelope is taken for base64",
         (
             Edit(
-                f"{PACKAGE}/reading/field_bytes.py",
+                f"{PACKAGE}/reading/part_bytes.py",
                 '    if not found[0] == found[-1] == _QUOTE:\n        raise ValueError("a field is no text")\n',
                 "",
             ),
@@ -420,7 +420,7 @@ UNIT_MUTATIONS: Final = (
         "characters that are no base64 are left out of bytes in envelopes",
         (
             Edit(
-                f"{PACKAGE}/reading/field_bytes.py",
+                f"{PACKAGE}/reading/part_bytes.py",
                 "binascii.a2b_base64(found[1:-1], strict_mode=True)",
                 "binascii.a2b_base64(found[1:-1])",
             ),

@@ -319,7 +319,8 @@ def test_values_that_are_more_than_an_array_holds_are_in_several(monkeypatch: py
     topic.append(*values)
     topic.land()
     expected = read(topic)
-    monkeypatch.setattr("airflow_provider_kafka_s3.reading.arrow._MOST", 200)
+    for module in ("arrow", "formats.lines"):
+        monkeypatch.setattr(f"airflow_provider_kafka_s3.reading.{module}.MOST_BYTES", 200)
     assert read(topic) == expected
     snapshot = Snapshot(topic.pipeline.log)
     batches = [*arrow_batches(snapshot.log.store, snapshot.objects())]
@@ -332,9 +333,9 @@ def test_a_value_larger_than_an_array_is_an_error_with_another_reader(monkeypatc
     topic = Topic(Layout(topics_dir="lake", format=RawBytes()))
     topic.append(b"x" * 199, b"y" * 200)
     topic.land()
-    monkeypatch.setattr("airflow_provider_kafka_s3.reading.arrow._MOST", 200)
+    monkeypatch.setattr("airflow_provider_kafka_s3.reading.formats.lines.MOST_BYTES", 200)
     assert [len(row["value"]) for row in read(topic)] == [199, 200]
-    monkeypatch.setattr("airflow_provider_kafka_s3.reading.arrow._MOST", 199)
+    monkeypatch.setattr("airflow_provider_kafka_s3.reading.formats.lines.MOST_BYTES", 199)
     with pytest.raises(
         ConfigurationError, match=r"a record of s3://\S+ has 200 bytes, and an Arrow array has 199 at most: read "
     ):

@@ -32,6 +32,7 @@ from airflow_provider_kafka_s3.reading.envelope_datums import envelopes_in_avro
 from airflow_provider_kafka_s3.reading.envelope_lines import ReadLines, parse_lines, read_lines
 from airflow_provider_kafka_s3.reading.envelopes import EnvelopeColumns
 from airflow_provider_kafka_s3.reading.field_bytes import EnvelopedBytes
+from airflow_provider_kafka_s3.reading.formats.registry import format_reader
 from airflow_provider_kafka_s3.reading.lines import LineBlock, line_blocks
 from airflow_provider_kafka_s3.reading.record import Record
 from tests.unit.batch.simulated_topic import Topic
@@ -268,7 +269,7 @@ def test_headers_that_are_not_one_list_are_refused(headers: str) -> None:
 @pytest.mark.parametrize("converter", [JSON, BYTES, TEXT])
 def test_a_value_that_is_not_one_document_is_refused(value: str, converter: Converter) -> None:
     """Also if the values of two lines together have the right number of documents."""
-    some = EnvelopedBytes(JsonLines(), converter)
+    some = EnvelopedBytes(format_reader(JsonLines()), converter)
     for values in ([value], ['"YQ=="', value], [value, '"YQ=="'], [value, value], [value, '"c', 'd"']):
         block = block_of(*(line(value=one) for one in values))
         with pytest.raises(ValueError):  # noqa: PT011 - any of them becomes a ForeignObjectError
@@ -279,14 +280,14 @@ def test_a_value_that_is_not_one_document_is_refused(value: str, converter: Conv
 def test_bytes_are_taken_from_base64_in_quotes_alone(value: str) -> None:
     """A parser of Base64 may leave out what is none; and a number may look like it."""
     with pytest.raises(ValueError):  # noqa: PT011 - any of them becomes a ForeignObjectError
-        EnvelopedBytes(JsonLines(), BYTES).of_rows([value.encode()])
+        EnvelopedBytes(format_reader(JsonLines()), BYTES).of_rows([value.encode()])
 
 
 def test_a_text_of_several_values_is_not_taken_for_those_of_other_lines() -> None:
     """Their number is another one than that of the lines."""
     for texts in ([b'"YQ==","Yg=="'], [b'"YQ=="', b'"Yg==","Yw=="']):
         with pytest.raises(ValueError, match="more than one document"):
-            EnvelopedBytes(JsonLines(), BYTES).of_texts(texts)
+            EnvelopedBytes(format_reader(JsonLines()), BYTES).of_texts(texts)
 
 
 def outcome(read_block: Callable[[LineBlock], Any], block: LineBlock) -> Any:
@@ -303,7 +304,7 @@ def test_damaged_lines_are_refused_as_by_the_parser(converter: Converter) -> Non
     lines = [line('"YWJj"', '"YWJjZA=="', offset=n) for n in (8, 9, 10)] + [line("null", "null", timestamp="null")]
     lines += [line(headers='[{"key":"h","value":"aA=="},{"key":"i","value":null}]', offset=11)]
     body = b"".join(one + b"\n" for one in lines)
-    some = EnvelopedBytes(JsonLines(), converter)
+    some = EnvelopedBytes(format_reader(JsonLines()), converter)
 
     def at_once(block: LineBlock) -> Any:
         return records._of_lines(block, some, some)[0]

@@ -25,7 +25,8 @@ from airflow_provider_kafka_s3.config import (
     RawBytes,
 )
 from airflow_provider_kafka_s3.reading.avro_file import datums
-from airflow_provider_kafka_s3.reading.rows import Unreadable, rows_of, uncompressed
+from airflow_provider_kafka_s3.reading.formats.registry import format_reader
+from airflow_provider_kafka_s3.reading.rows import Unreadable
 from airflow_provider_kafka_s3.reading.seek import seek
 from tests.golden.cases import CASES, made
 from tests.unit.batch.simulated_topic import Topic
@@ -86,21 +87,21 @@ def test_damaged_avro_files_are_unreadable(size: int) -> None:
     """Nothing of them is returned."""
     _, body = made(CASES["avro-null"])
     with pytest.raises(Unreadable, match="it is no Avro file"):
-        rows_of(CASES["avro-null"].layout.format, body[:size], 60, slice(0, 1))
+        format_reader(CASES["avro-null"].layout.format).rows(body[:size], 60, slice(0, 1))
 
 
 def test_csv_tells_nulls_from_texts() -> None:
     """A quoted field is a text, also one with the text of nulls; quotes and line breaks are in fields."""
     settings = Csv(null="NULL", separator="|")
     body = b'a|b\n1|NULL\n"NULL"|"say ""no""\n|"\n|""\n'
-    found = rows_of(settings, body, 3, slice(0, 3))
+    found = format_reader(settings).rows(body, 3, slice(0, 3))
     assert [row.json for row in found] == [
         {"a": "1", "b": None},
         {"a": "NULL", "b": 'say "no"\n|'},
         {"a": "", "b": ""},
     ]
     assert found[0].raw == b"1|NULL"
-    assert [row.json for row in rows_of(Csv(header=False), b'1,\n,"2"\n', 2, slice(1, 2))] == [[None, "2"]]
+    assert [row.json for row in format_reader(Csv(header=False)).rows(b'1,\n,"2"\n', 2, slice(1, 2))] == [[None, "2"]]
 
 
 @pytest.mark.parametrize("name", ["csv-none", "parquet-zstd", "json-none", "bytes-none"])
@@ -109,10 +110,10 @@ def test_a_number_of_rows_that_is_not_that_of_the_manifest_is_an_error(name: str
     _, body = made(CASES[name])
     settings = CASES[name].layout.format
     count = len(CASES[name].expected) - (1 if name == "csv-none" else 0)
-    assert len(rows_of(settings, body, count, slice(0, count))) == count
+    assert len(format_reader(settings).rows(body, count, slice(0, count))) == count
     for other in (count - 1, count + 1):
         with pytest.raises(Unreadable, match=str(count)):
-            rows_of(settings, body, other, slice(0, 1))
+            format_reader(settings).rows(body, other, slice(0, 1))
 
 
 @pytest.mark.parametrize(
@@ -128,12 +129,12 @@ def test_a_number_of_rows_that_is_not_that_of_the_manifest_is_an_error(name: str
 def test_other_bytes_are_unreadable(settings: Any, body: bytes, message: str) -> None:
     """The reason is that of the format."""
     with pytest.raises(Unreadable, match=message):
-        rows_of(settings, body, 2, slice(0, 1))
+        format_reader(settings).rows(body, 2, slice(0, 1))
 
 
 def test_one_record_needs_no_separator() -> None:
     """It is all bytes."""
-    assert rows_of(RawBytes(separator=""), b"a\nb", 1, slice(0, 1))[0].raw == b"a\nb"
+    assert format_reader(RawBytes(separator="")).rows(b"a\nb", 1, slice(0, 1))[0].raw == b"a\nb"
 
 
 @pytest.mark.parametrize("name", ["gzip", "zstd", "bzip2"])
@@ -141,6 +142,6 @@ def test_damaged_compression_is_an_error(name: Any) -> None:
     """Cut off in the middle."""
     settings = JsonLines(compression=name)
     _, body = made(CASES[f"json-{name}"])
-    assert json.loads(uncompressed(settings, body).split(b"\n")[0])["id"] == 0
+    assert json.loads(format_reader(settings).uncompressed(body).split(b"\n")[0])["id"] == 0
     with pytest.raises(Unreadable, match=f"its compression '{name}' is damaged"):
-        uncompressed(settings, body[: len(body) // 2])
+        format_reader(settings).uncompressed(body[: len(body) // 2])
