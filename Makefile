@@ -42,7 +42,7 @@ PYTHON_TESTS := tests/golden $(addprefix tests/unit/,airflow batch/test_crash_po
 unexport PYTHONDONTWRITEBYTECODE
 
 # Tests mostly wait for servers. In the order of the files, the longest come first.
-WORKERS := 2
+WORKERS := 3
 PYTEST := -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
