@@ -523,8 +523,9 @@ MUTATIONS: Final = (
             Edit(
                 f"{BATCH}/commit.py",
                 "            if self.log.replace_marker(folded, etag):\n"
-                "                self._index(folded, plan.batch)\n",
-                "            self._index(folded, plan.batch)\n            if self.log.replace_marker(folded, etag):\n",
+                "                follow_batch(self.log, folded, plan, self.parallel)\n",
+                "            follow_batch(self.log, folded, plan, self.parallel)\n"
+                "            if self.log.replace_marker(folded, etag):\n",
             ),
         ),
     ),
