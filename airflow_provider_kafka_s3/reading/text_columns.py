@@ -13,13 +13,22 @@ from typing import Any, Final, TypeAlias, cast
 import pyarrow as pa
 
 from airflow_provider_kafka_s3.arrays import Array
-from airflow_provider_kafka_s3.config import Csv, Envelope, JsonConverter, JsonLines, Layout, StringConverter
+from airflow_provider_kafka_s3.config import Envelope, JsonConverter, Layout, StringConverter
 from airflow_provider_kafka_s3.reading.retyped import retyped_column
 
-__all__ = ["ReaderOf", "are_base64", "decoded_table", "text_readers", "with_texts"]
+__all__ = [
+    "ReadText",
+    "ReaderOf",
+    "are_base64",
+    "decimals_of_base64",
+    "decoded_table",
+    "number_of_text",
+    "text_readers",
+    "with_texts",
+]
 
-_ReadText: TypeAlias = Callable[[str], Any]
-ReaderOf: TypeAlias = Callable[[Any], _ReadText | None]
+ReadText: TypeAlias = Callable[[str], Any]
+ReaderOf: TypeAlias = Callable[[Any], ReadText | None]
 """Gives the reader of texts of a type of columns; None if Arrow reads it."""
 
 _DIGITS: Final = decimal.Context(prec=100)
@@ -36,20 +45,21 @@ def are_base64(layout: Layout) -> bool:
     return not (isinstance(layout.content, Envelope) or isinstance(converter, StringConverter | None) or is_document)
 
 
-def text_readers(layout: Layout) -> ReaderOf:
-    """How columns of the objects of a layout are read."""
-    lines, has_base64 = layout.record_format, are_base64(layout)
+def text_readers(layout: Layout, of_format: ReaderOf) -> ReaderOf:
+    """How columns of the objects of a layout are read.
 
-    def reader(kind: Any) -> _ReadText | None:
+    Args:
+        layout: of the objects.
+        of_format: gives the reader of a type whose texts differ by format.
+    """
+    has_base64 = are_base64(layout)
+
+    def reader(kind: Any) -> ReadText | None:
         if pa.types.is_null(kind):  # of lists of them Arrow's reader of JSON makes invalid arrays
             return _nothing
         if has_base64 and _is_bytes(kind):
             return _bytes
-        if isinstance(lines, Csv) and pa.types.is_decimal256(kind):
-            return _number
-        if has_base64 and isinstance(lines, JsonLines) and lines.decimal_format == "BASE64":
-            return _decimal_of(kind) if pa.types.is_decimal(kind) else None
-        return None
+        return of_format(kind)
 
     return reader
 
@@ -110,14 +120,21 @@ def _nothing(text: str) -> None:
     raise pa.ArrowInvalid("a value that is not null")
 
 
-def _number(text: str) -> decimal.Decimal:
+def number_of_text(text: str) -> decimal.Decimal:
+    """A decimal from its digits.
+
+    Raises:
+        pyarrow.ArrowInvalid: the text is no number.
+    """
     try:
         return decimal.Decimal(text)
     except decimal.InvalidOperation:
         raise pa.ArrowInvalid("a text that is no number") from None
 
 
-def _decimal_of(kind: Any) -> _ReadText:
+def decimals_of_base64(kind: Any) -> ReadText:
+    """Reads the unscaled numbers of a decimal type, which are bytes in base64."""
+
     def read(text: str) -> decimal.Decimal:
         return decimal.Decimal(int.from_bytes(_bytes(text), signed=True)).scaleb(-kind.scale, _DIGITS)
 

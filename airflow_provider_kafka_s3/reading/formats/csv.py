@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import pyarrow as pa
 import pyarrow.csv
@@ -15,7 +15,13 @@ from airflow_provider_kafka_s3.reading.formats.lines import BLOCK_BYTES
 from airflow_provider_kafka_s3.reading.formats.port import FormatReader, SparkSource, require_rows
 from airflow_provider_kafka_s3.reading.rows import Row, Unreadable
 from airflow_provider_kafka_s3.reading.snapshot_objects import SnapshotObject
-from airflow_provider_kafka_s3.reading.text_columns import decoded_table, text_readers, with_texts
+from airflow_provider_kafka_s3.reading.text_columns import (
+    ReadText,
+    decoded_table,
+    number_of_text,
+    text_readers,
+    with_texts,
+)
 from airflow_provider_kafka_s3.schemas.arrow_types import arrow_schema
 from airflow_provider_kafka_s3.schemas.avro import parse_schema
 
@@ -70,7 +76,7 @@ class CsvReader(FormatReader):
 
     def table(self, snapshot_object: SnapshotObject, body: bytes, schema: pa.Schema) -> pa.Table:
         """See :class:`FormatReader`."""
-        settings, reader_of = self._csv, text_readers(snapshot_object.layout)
+        settings, reader_of = self._csv, text_readers(snapshot_object.layout, _text_reader)
         names = None if settings.header else _names(snapshot_object)
         texts = pyarrow.csv.read_csv(
             io.BytesIO(self.uncompressed(body)),
@@ -91,6 +97,10 @@ class CsvReader(FormatReader):
         """See :class:`FormatReader`."""
         del converter, part
         return "format='csv' writes fields, not the bytes of records"
+
+
+def _text_reader(kind: Any) -> ReadText | None:
+    return number_of_text if pa.types.is_decimal256(kind) else None
 
 
 def _field(quoted: str | None, plain: str | None, null: str) -> str | None:

@@ -12,14 +12,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json
 
-from airflow_provider_kafka_s3.config import BytesConverter, Converter, JsonConverter
+from airflow_provider_kafka_s3.config import BytesConverter, CompressionName, Converter, JsonConverter, JsonLines
 from airflow_provider_kafka_s3.reading.formats.lines import BLOCK_BYTES, LineReader
 from airflow_provider_kafka_s3.reading.formats.port import SparkSource
 from airflow_provider_kafka_s3.reading.part_bytes import bytes_of_base64, bytes_of_text
 from airflow_provider_kafka_s3.reading.retyped import selected_columns
 from airflow_provider_kafka_s3.reading.rows import Row
 from airflow_provider_kafka_s3.reading.snapshot_objects import SnapshotObject
-from airflow_provider_kafka_s3.reading.text_columns import ReaderOf, decoded_table, text_readers, with_texts
+from airflow_provider_kafka_s3.reading.text_columns import (
+    ReaderOf,
+    ReadText,
+    are_base64,
+    decimals_of_base64,
+    decoded_table,
+    text_readers,
+    with_texts,
+)
 
 __all__ = ["BadDocument", "JsonReader"]
 
@@ -47,6 +55,10 @@ class JsonReader(LineReader):
 
     spark_source = SparkSource("json")
 
+    def __init__(self, settings: JsonLines, compression: CompressionName) -> None:
+        super().__init__(settings, compression)
+        self._has_base64_decimals = settings.decimal_format == "BASE64"
+
     def row(self, line: bytes) -> Row:
         """See :class:`LineReader`."""
         return Row(line, msgspec.Raw(line))
@@ -57,7 +69,12 @@ class JsonReader(LineReader):
         Raises:
             BadDocument: a document cannot be parsed.
         """
-        reader_of = text_readers(snapshot_object.layout)
+        has_base64 = self._has_base64_decimals and are_base64(snapshot_object.layout)
+
+        def text_reader(kind: Any) -> ReadText | None:
+            return decimals_of_base64(kind) if has_base64 and pa.types.is_decimal(kind) else None
+
+        reader_of = text_readers(snapshot_object.layout, text_reader)
         text = _without_nulls(text)
         try:
             return _documents(text, schema, reader_of)
