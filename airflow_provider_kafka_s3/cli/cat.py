@@ -5,19 +5,20 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+from typing import Final
 
 from airflow_provider_kafka_s3.cli.access import Access
+from airflow_provider_kafka_s3.cli.command import Command
 from airflow_provider_kafka_s3.cli.output import Answer
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.messages import count
 
-__all__ = ["add_cat_options", "cat"]
+__all__ = ["COMMANDS", "cat"]
 
 log = logging.getLogger(__name__)
 
 
-def add_cat_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the command."""
+def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--partition", type=int, required=True, help="Kafka partition of the records")
     parser.add_argument("--offset", type=int, required=True, help="offset of the first record")
     parser.add_argument(
@@ -65,3 +66,14 @@ def cat(access: Access) -> Answer:
     lines = [record.line() for record in found]
     raw = b"".join(record.raw + b"\n" for record in found) if arguments.raw else None
     return Answer({"records": [json.loads(line) for line in lines]}, lines, raw=raw)
+
+
+COMMANDS: Final = (
+    Command(
+        name="cat",
+        run=cat,
+        summary="Print landed records from an offset on.",
+        has_dry_run=False,
+        add_options=_add_options,
+    ),
+)

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Final
 
 from airflow_provider_kafka_s3.cli.access import Access
+from airflow_provider_kafka_s3.cli.command import Command
 from airflow_provider_kafka_s3.cli.output import Answer
 from airflow_provider_kafka_s3.kafka_connect.call import dag_file, python_call
 from airflow_provider_kafka_s3.kafka_connect.convert import Converted
 from airflow_provider_kafka_s3.kafka_connect.convert import convert as convert_connector
 from airflow_provider_kafka_s3.kafka_connect.settings import Use
 
-__all__ = ["add_options", "connector_of", "convert"]
+__all__ = ["COMMANDS", "add_options", "connector_of", "convert"]
 
 _WIDTH: Final = 110
 _HEADINGS: Final[dict[Use, str]] = {
@@ -77,3 +78,15 @@ def _comments(converted: Converted) -> Iterator[str]:
 
 def _wrapped(text: str) -> list[str]:
     return textwrap.wrap(text, _WIDTH, initial_indent="#   ", subsequent_indent="#     ", break_on_hyphens=False)
+
+
+COMMANDS: Final = (
+    Command(
+        name="convert",
+        run=convert,
+        summary="Print the DAG that replaces a connector: Confluent's or DeviantArt's S3 sink of Kafka Connect.",
+        topics=None,
+        has_store=False,
+        add_options=add_options,
+    ),
+)

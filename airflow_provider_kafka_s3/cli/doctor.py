@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
+from typing import Final
+
 from airflow_provider_kafka_s3.cli.access import Access
+from airflow_provider_kafka_s3.cli.command import Command
 from airflow_provider_kafka_s3.cli.findings import Finding
 from airflow_provider_kafka_s3.cli.machine_checks import check_kafka, check_machine
 from airflow_provider_kafka_s3.cli.output import FINDINGS, OK, Answer
 from airflow_provider_kafka_s3.cli.registry_checks import check_registry
 from airflow_provider_kafka_s3.cli.store_checks import check_store
 
-__all__ = ["doctor"]
+__all__ = ["COMMANDS", "doctor"]
 
 _SIGNS = {"ok": "ok     ", "unknown": "unknown", "warning": "WARNING", "error": "ERROR  "}
 
@@ -30,3 +34,18 @@ def doctor(access: Access) -> Answer:
 def _lines(finding: Finding) -> list[str]:
     lines = [f"{_SIGNS[finding.level]}  {finding.check}: {finding.message}"]
     return [*lines, f"         fix: {finding.fix}"] if finding.fix else lines
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--jars", help="jars of the operator, separated by commas")
+
+
+COMMANDS: Final = (
+    Command(
+        name="doctor",
+        run=doctor,
+        summary="Check the store, Kafka, the schema registry, Spark and this machine.",
+        topics="many",
+        add_options=_add_options,
+    ),
+)

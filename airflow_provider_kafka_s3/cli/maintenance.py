@@ -5,10 +5,12 @@ Each may be repeated, and may run at the same time as any run of the pipeline.
 
 from __future__ import annotations
 
-from typing import Any
+import argparse
+from typing import Any, Final
 
 from airflow_provider_kafka_s3.batch.planning import recovery_target
 from airflow_provider_kafka_s3.cli.access import Access
+from airflow_provider_kafka_s3.cli.command import Command, add_unproven
 from airflow_provider_kafka_s3.cli.output import FINDINGS, OK, Answer, count, table
 from airflow_provider_kafka_s3.documents.notation import parse_offsets
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
@@ -16,7 +18,7 @@ from airflow_provider_kafka_s3.inspect.topics import require_begun
 from airflow_provider_kafka_s3.maintenance.named_batch import require_plan
 from airflow_provider_kafka_s3.maintenance.reset import live_topic_id
 
-__all__ = ["abandon", "accept_loss", "collect", "recover", "release", "reset"]
+__all__ = ["COMMANDS", "abandon", "accept_loss", "collect", "recover", "release", "reset"]
 
 
 def abandon(access: Access) -> Answer:
@@ -198,3 +200,101 @@ def collect(access: Access) -> Answer:
         rows.append((pipeline, name, *numbers.values()))
     head = ("pipeline", "topic", "would abort" if arguments.dry_run else "aborted", "needed", "young", "foreign")
     return Answer({"topics": topics, "dry_run": arguments.dry_run}, table(head, rows))
+
+
+def _add_recover(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--decided-only", action="store_true", help="complete decided batches only; read no records")
+    add_unproven(parser)
+    parser.add_argument(
+        "--on-data-loss",
+        choices=("fail", "skip"),
+        default="fail",
+        help="offsets that Kafka has deleted: fail, or skip them and record them as lost (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--wait",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="time to wait for another run to decide its batch (default: 0)",
+    )
+
+
+def _add_abandon(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--batch", type=int, required=True)
+    parser.add_argument(
+        "--release",
+        choices=("debt", "lost"),
+        required=True,
+        help="debt: its offsets are planned again, with the settings of that run; lost: they are never landed",
+    )
+
+
+def _add_accept_loss(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--batch", type=int, action="append", help="complete this batch without its lost objects; repeatable"
+    )
+    parser.add_argument(
+        "--deleted", action="store_true", help="with --batch: the batch is complete; record its deleted objects as lost"
+    )
+    parser.add_argument(
+        "--other-cluster",
+        action="store_true",
+        help="with --batch: the landed cluster is gone for good, and the connection is to another one",
+    )
+    parser.add_argument(
+        "--offsets", help="offsets that retention deleted, as PARTITION:START-END[,…], the end excluded"
+    )
+
+
+def _add_gc(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--older-than", type=float, default=7.0, metavar="DAYS", help="minimum age of an upload (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--landed", action="store_true", help="also uploads of any age at keys whose offsets are landed"
+    )
+
+
+COMMANDS: Final = (
+    Command(
+        name="recover",
+        run=recover,
+        summary="Finish open batches, and land the offsets that abandoned ones released as debt, without Spark.",
+        is_signed=True,
+        add_options=_add_recover,
+    ),
+    Command(
+        name="abandon",
+        run=abandon,
+        summary="Abandon an undecided batch.",
+        is_signed=True,
+        add_options=_add_abandon,
+    ),
+    Command(
+        name="accept-loss",
+        run=accept_loss,
+        summary="Record objects or offsets that cannot be landed any more as lost, so that runs continue.",
+        is_signed=True,
+        add_options=_add_accept_loss,
+    ),
+    Command(
+        name="release",
+        run=release,
+        summary="Let another pipeline land a topic of which this one has landed nothing.",
+        is_signed=True,
+    ),
+    Command(
+        name="reset",
+        run=reset,
+        summary="Continue with a topic that was created again under the same name.",
+        is_signed=True,
+    ),
+    Command(
+        name="gc",
+        run=collect,
+        summary="Abort uploads that no batch can complete.",
+        topics="many",
+        add_options=_add_gc,
+    ),
+)

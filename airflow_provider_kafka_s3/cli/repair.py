@@ -5,18 +5,21 @@ It may be repeated, and may run at the same time as any run of the pipeline.
 
 from __future__ import annotations
 
+import argparse
 import datetime as dt
 import math
 from collections.abc import Sequence
+from typing import Final
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.cli.access import Access
+from airflow_provider_kafka_s3.cli.command import Command
 from airflow_provider_kafka_s3.cli.output import FAILED, FINDINGS, OK, Answer, count, size
 from airflow_provider_kafka_s3.documents.notation import format_batches, parse_batches
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.maintenance import repair as marker_repair
 
-__all__ = ["repair"]
+__all__ = ["COMMANDS", "repair"]
 
 
 def repair(access: Access) -> Answer:
@@ -153,3 +156,35 @@ def _start(access: Access) -> tuple[dict[int, int], str]:
     if given == "latest":
         return access.source.ends(topic, info.partitions, "read_committed"), info.cluster_id or ""
     return access.source.earliest(topic, info.partitions), info.cluster_id or ""
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--starting-offsets",
+        metavar="OFFSETS",
+        help="first offsets of partitions, if there is no batch with a plan that has them: earliest, latest or "
+        "PARTITION:OFFSET[,…] (default: earliest if a Kafka cluster is named, else 0)",
+    )
+    parser.add_argument(
+        "--gone-before",
+        metavar="TIME",
+        help="accept missing objects of batches decided before this time, such as 2026-01-01T00:00:00Z, as lost",
+    )
+    parser.add_argument("--batches", metavar="NUMBERS", help="batches of --gone-before, such as 2,5-7 (default: all)")
+    parser.add_argument("--restore-gone", action="store_true", help="let the next run write missing objects again")
+    parser.add_argument(
+        "--every-document",
+        action="store_true",
+        help="read all plans and manifests, and compare the index of the log with them",
+    )
+
+
+COMMANDS: Final = (
+    Command(
+        name="repair",
+        run=repair,
+        summary="Build the marker again from the log.",
+        is_signed=True,
+        add_options=_add_options,
+    ),
+)

@@ -6,22 +6,22 @@ import argparse
 import base64
 import contextlib
 import datetime as dt
-from typing import get_args
+from typing import Final, get_args
 
 from airflow_provider_kafka_s3.cli.access import Access
+from airflow_provider_kafka_s3.cli.command import Command
 from airflow_provider_kafka_s3.cli.output import Answer
 from airflow_provider_kafka_s3.documents.notation import parse_offsets
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.messages import count
 
-__all__ = ["add_replay_options", "replay"]
+__all__ = ["COMMANDS", "replay"]
 
 _MISSING = ("key", "headers", "timestamp", "order", "bytes", "nulls", "lost", "gaps")
 _WRITERS = ("confluent", "deviantart")
 
 
-def add_replay_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the command."""
+def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--to", required=True, metavar="TOPIC", help="topic of the named Kafka cluster, which exists")
     parser.add_argument(
         "--id", required=True, help="id of the replay; with the id of one that was interrupted, it continues"
@@ -160,3 +160,13 @@ def _time(option: str, given: str | None) -> dt.datetime | None:
     if time is None or time.tzinfo is None:
         raise ConfigurationError(f"{option} {given!r} must be a time with its zone, such as 2026-01-01T00:00:00Z")
     return time
+
+
+COMMANDS: Final = (
+    Command(
+        name="replay",
+        run=replay,
+        summary="Send landed records to a topic of Kafka, each once.",
+        add_options=_add_options,
+    ),
+)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
 from typing import Final
 
 from airflow_provider_kafka_s3.cli.access import Access
+from airflow_provider_kafka_s3.cli.command import Command, add_topics_dir
 from airflow_provider_kafka_s3.cli.output import FINDINGS, OK, Answer, count, ranges, size, table
 from airflow_provider_kafka_s3.inspect.status import BatchStatus, TopicStatus
 from airflow_provider_kafka_s3.parallel import in_threads
 
-__all__ = ["list_topics", "status"]
+__all__ = ["COMMANDS", "list_topics", "status"]
 
 _TOPICS: Final = 8
 """Topics that are read at the same time."""
@@ -119,3 +121,34 @@ def _batches(batches: Sequence[BatchStatus]) -> list[str]:
 
 def _indented(lines: list[str], by: int = 2) -> list[str]:
     return [" " * by + line for line in lines]
+
+
+def _add_last(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--last", type=int, default=5, metavar="N", help="show the last N batches (default: %(default)s)"
+    )
+
+
+def _add_prefix(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(topic=None)
+    add_topics_dir(parser)
+    parser.add_argument("--pipeline", help="only topics of this pipeline")
+
+
+COMMANDS: Final = (
+    Command(
+        name="status",
+        run=status,
+        summary="Show landed offsets, open batches and lag of topics.",
+        topics="many",
+        has_dry_run=False,
+        add_options=_add_last,
+    ),
+    Command(
+        name="list",
+        run=list_topics,
+        summary="List the pipelines below a prefix, and their topics.",
+        topics=None,
+        add_options=_add_prefix,
+    ),
+)

@@ -7,12 +7,13 @@ import json
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import msgspec
 
 from airflow_provider_kafka_s3.cli import convert
 from airflow_provider_kafka_s3.cli.access import Access
+from airflow_provider_kafka_s3.cli.command import Command
 from airflow_provider_kafka_s3.cli.output import FINDINGS, OK, Answer, count, table
 from airflow_provider_kafka_s3.config import Upload
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
@@ -21,11 +22,10 @@ from airflow_provider_kafka_s3.kafka_connect.convert import Converted, layout_of
 from airflow_provider_kafka_s3.kafka_connect.convert import convert as convert_connector
 from airflow_provider_kafka_s3.maintenance.takeover import Takeover, ToMove
 
-__all__ = ["add_options", "takeover"]
+__all__ = ["COMMANDS", "takeover"]
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the command."""
+def _add_options(parser: argparse.ArgumentParser) -> None:
     convert.add_options(parser)
     which = parser.add_argument_group("pipeline and topics")
     which.add_argument("--pipeline", help="name of the pipeline (default: that of the connector)")
@@ -186,3 +186,14 @@ def _data(one: Takeover) -> dict[str, Any]:
             for p in one.partitions
         ],
     }
+
+
+COMMANDS: Final = (
+    Command(
+        name="takeover",
+        run=takeover,
+        summary="Let a pipeline go on where a stopped connector has ended; a dry run without --apply.",
+        topics=None,
+        add_options=_add_options,
+    ),
+)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import uuid
-from typing import Any
+from typing import Any, Final
 
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
 from airflow_provider_kafka_s3.cli.access import Access
+from airflow_provider_kafka_s3.cli.command import Command, add_unproven
 from airflow_provider_kafka_s3.cli.output import FINDINGS, OK, Answer, count, error_json, size
 from airflow_provider_kafka_s3.documents.notation import parse_offsets
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
@@ -18,7 +20,7 @@ from airflow_provider_kafka_s3.exceptions import (
 )
 from airflow_provider_kafka_s3.pipeline import TopicPipeline
 
-__all__ = ["verify"]
+__all__ = ["COMMANDS", "verify"]
 
 
 def verify(access: Access) -> Answer:
@@ -88,3 +90,21 @@ def _window(access: Access, topic: TopicPipeline) -> dict[int, tuple[int, int]] 
             )
         offsets |= plan.claim
     return {p: (found[0][0], found[-1][1]) for p, found in Offsets(dict(offsets.items())).items()}
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--batch", type=int, action="append", help="only this batch; repeatable")
+    parser.add_argument("--offsets", help="only these offsets, as PARTITION:START-END[,…], the end excluded")
+    parser.add_argument("--restore", action="store_true", help="write missing objects again from Kafka")
+    add_unproven(parser)
+
+
+COMMANDS: Final = (
+    Command(
+        name="verify",
+        run=verify,
+        summary="Read objects back and compare them with their manifests.",
+        topics="many",
+        add_options=_add_options,
+    ),
+)
