@@ -71,12 +71,12 @@ class LineReader(FormatReader):
         if not self.separator:
             if count == 1:
                 return [text]
-            raise Unreadable(f"nothing separates its {count:,} records (separator='')")
+            raise Unreadable(f"nothing separates its {counted(count, 'record')} (separator='')")
         values = text.split(self.separator)
         if values.pop():
             raise Unreadable("it does not end with its separator")
         if len(values) != count:
-            raise Unreadable(f"it has {len(values):,} parts for {count:,} records: {AMBIGUOUS}")
+            raise Unreadable(f"it has {counted(len(values), 'part')} for {counted(count, 'record')}: {AMBIGUOUS}")
         return values
 
     def _lines(self, snapshot_object: SnapshotObject, text: bytes) -> list[bytes]:
