@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from airflow_provider_kafka_s3.exceptions import ConfigurationError
-
-if TYPE_CHECKING:
-    pass
 from airflow_provider_kafka_s3.airflow.connections.stored import extra_of, mask, require
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
 
 __all__ = ["kafka_config", "kafka_name", "mask_options"]
 

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from airflow_provider_kafka_s3.airflow.connections.stored import extra_of, mask, require
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.messages import or_nearest
 from airflow_provider_kafka_s3.registry.settings import RegistrySettings
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Connection
-from airflow_provider_kafka_s3.airflow.connections.stored import extra_of, mask, require
 
 __all__ = ["registry_access"]
 

@@ -9,16 +9,13 @@ import re
 import urllib.parse
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from airflow_provider_kafka_s3.airflow.connections.stored import extra_of, mask, require
 from airflow_provider_kafka_s3.exceptions import AccessDeniedError, ConfigurationError, TransientError
 from airflow_provider_kafka_s3.messages import either, few, or_nearest
 from airflow_provider_kafka_s3.storage.credentials import AssumedRole, S3Credentials, S3Secrets
 from airflow_provider_kafka_s3.storage.s3 import S3Settings
-
-if TYPE_CHECKING:
-    pass
-from airflow_provider_kafka_s3.airflow.connections.stored import extra_of, mask, require
 
 __all__ = ["S3Access", "s3_access"]
 

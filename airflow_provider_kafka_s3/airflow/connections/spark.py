@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib.util
 from typing import TYPE_CHECKING
 
+from airflow_provider_kafka_s3.airflow.connections.stored import extra_of, mask, require
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.submit.target import SparkTarget
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Connection
-from airflow_provider_kafka_s3.airflow.connections.stored import extra_of, mask, require
 
 __all__ = ["spark_target"]
 

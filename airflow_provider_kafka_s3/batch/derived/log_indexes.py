@@ -35,7 +35,6 @@ log = logging.getLogger(__name__)
 _MADE_FROM: Final = 4_000_000
 """Bytes of the smaller indexes that a larger one is made from, at most. With more it would save few requests."""
 
-
 _WITH_A_BATCH: Final = 4
 """Indexes written at most when a batch is resolved: a process may have ended before it wrote an earlier one."""
 

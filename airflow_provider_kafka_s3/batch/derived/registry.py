@@ -26,8 +26,7 @@ DERIVED: Final[tuple[DerivedDocuments, ...]] = (LogIndexes(), ChunkMarkers())
 
 def follow_batch(topic_log: TopicLog, marker: Marker, plan: Plan, parallel: Parallel) -> None:
     """Write what follows a batch that was resolved just now; errors are warnings."""
-    for documents in DERIVED:
-        _kept_up(topic_log, documents, lambda kind: kind.after_batch(topic_log, marker, plan, parallel))
+    _write_each(topic_log, lambda documents: documents.after_batch(topic_log, marker, plan, parallel))
 
 
 def follow_run(
@@ -35,10 +34,10 @@ def follow_run(
 ) -> bool:
     """Write what processes that have ended have not written; whether that was anything. Errors are warnings."""
 
-    def written(kind: DerivedDocuments) -> int:
-        return kind.after_run(topic_log, marker, layout, parallel, every_batch=every_batch)
+    def write(documents: DerivedDocuments) -> int:
+        return documents.after_run(topic_log, marker, layout, parallel, every_batch=every_batch)
 
-    return sum(_kept_up(topic_log, documents, written) or 0 for documents in DERIVED) > 0
+    return _write_each(topic_log, write) > 0
 
 
 def repair_derived(
@@ -55,19 +54,20 @@ def repair_derived(
     }
 
 
-def _kept_up(
-    topic_log: TopicLog, documents: DerivedDocuments, write: Callable[[DerivedDocuments], int | None]
-) -> int | None:
-    try:
-        return write(documents)
-    except KafkaS3Error as e:
-        log.warning(
-            "topic %s: the %s may be behind the log, which is harmless: %s. The next run writes them, and so does %s. "
-            "The cause: %s",
-            topic_log.topic,
-            documents.name,
-            documents.harm,
-            topic_log.remedies.repair(),
-            message_of(e),
-        )
-        return None
+def _write_each(topic_log: TopicLog, write: Callable[[DerivedDocuments], int | None]) -> int:
+    """Write those of each kind; returns how many, as far as that is known."""
+    written = 0
+    for documents in DERIVED:
+        try:
+            written += write(documents) or 0
+        except KafkaS3Error as e:
+            log.warning(
+                "topic %s: the %s may be behind the log, which is harmless: %s. The next run writes them, and so does "
+                "%s. The cause: %s",
+                topic_log.topic,
+                documents.name,
+                documents.harm,
+                topic_log.remedies.repair(),
+                message_of(e),
+            )
+    return written

@@ -72,9 +72,7 @@ class LineReader(FormatReader):
             if count == 1:
                 return [text]
             raise Unreadable(f"nothing separates its {counted(count, 'record')} (separator='')")
-        values = text.split(self.separator)
-        if values.pop():
-            raise Unreadable("it does not end with its separator")
+        values = self._parts(text)
         if len(values) != count:
             raise Unreadable(f"it has {counted(len(values), 'part')} for {counted(count, 'record')}: {AMBIGUOUS}")
         return values
@@ -85,9 +83,7 @@ class LineReader(FormatReader):
             raise ConfigurationError(
                 f"nothing separates the records of {snapshot_object.url}: its format has separator=''"
             )
-        lines = text.split(self.separator)
-        if lines.pop():
-            raise Unreadable("it does not end with its separator")
+        lines = self._parts(text)
         if len(lines) > snapshot_object.records:
             self.refuse_more_lines(snapshot_object, len(lines))
         if (longest := max(map(len, lines), default=0)) > MOST_BYTES:
@@ -96,6 +92,12 @@ class LineReader(FormatReader):
                 f"{MOST_BYTES:,} at most: read the object by airflow_provider_kafka_s3.reading.records.read_records"
             )
         return lines
+
+    def _parts(self, text: bytes) -> list[bytes]:
+        parts = text.split(self.separator)
+        if parts.pop():
+            raise Unreadable("it does not end with its separator")
+        return parts
 
     def refuse_more_lines(self, snapshot_object: SnapshotObject, lines: int) -> None:
         """Raise an error that has the cause of more lines than records, if it is known."""

@@ -49,6 +49,9 @@ class FormatReader(ABC):
     has_own_columns: ClassVar[bool] = False
     """Whether each object has the names and the types of its columns."""
 
+    may_hold_separator: ClassVar[bool] = False
+    """Whether a value may hold what separates records: then an object has more rows than records."""
+
     reads_every_byte: ClassVar[bool] = True
     """Whether :meth:`record_rows` reads an object from its first byte to the last one, so that its CRC-32 is known."""
 
@@ -67,11 +70,6 @@ class FormatReader(ABC):
         """
         self._settings = settings
         self.compression = compression
-
-    @property
-    def may_hold_separator(self) -> bool:
-        """Whether a value may hold what separates records: then an object has more rows than records."""
-        return False
 
     def uncompressed(self, body: bytes) -> bytes:
         """The bytes of an object before its compression, if it is compressed as a whole.

@@ -20,17 +20,14 @@ __all__ = ["RawBytesReader"]
 class RawBytesReader(LineReader):
     """Rows are the values themselves."""
 
+    may_hold_separator = True
+
     def __init__(self, settings: RawBytes, compression: CompressionName) -> None:
         super().__init__(settings, compression)
         self.separator = settings.separator.encode()
         if settings.separator == "\n":
             # By default a carriage return ends a line, too.
             self.spark_source = SparkSource("text", {"lineSep": "\n"})
-
-    @property
-    def may_hold_separator(self) -> bool:
-        """See :class:`FormatReader`."""
-        return True
 
     def row(self, line: bytes) -> Row:
         """See :class:`LineReader`."""
