@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Literal
+from typing import Final, Literal, TypedDict, Unpack
 
 from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.dead_letter_limit import DeadLetterLimit
@@ -21,6 +21,7 @@ from airflow_provider_kafka_s3.batch.roll_forward import Recovered, roll_forward
 from airflow_provider_kafka_s3.batch.run import TopicRun
 from airflow_provider_kafka_s3.batch.source import Isolation, Source
 from airflow_provider_kafka_s3.config import Layout, Upload
+from airflow_provider_kafka_s3.documents.addresses import TopicAddress
 from airflow_provider_kafka_s3.documents.manifest import Manifest
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.documents.plan import Plan
@@ -42,9 +43,38 @@ from airflow_provider_kafka_s3.parallel import Parallel, in_threads
 from airflow_provider_kafka_s3.registry.schemas import SchemaSource
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 
-__all__ = ["Run", "TopicPipeline"]
+__all__ = ["Run", "TopicPipeline", "open_topic"]
 
 _NO_RULE: Final = GoneRule()
+
+
+class _TopicSettings(TypedDict, total=False):
+    connection_options: Sequence[str]
+    upload: Upload | None
+    registry: SchemaSource | None
+    build: BuildObjects | None
+    unsafe_unproven_records: bool
+    parallel: Parallel
+    sleep: Callable[[float], None]
+    monotonic: Callable[[], float]
+    now: Callable[[], float]
+
+
+def open_topic(
+    store: DurableStore, address: TopicAddress, source: Source, **settings: Unpack[_TopicSettings]
+) -> TopicPipeline:
+    """A topic by its address; nothing is read or written yet.
+
+    Args:
+        store: the bucket.
+        address: of the topic in it.
+        source: the Kafka cluster.
+        settings: see :class:`TopicPipeline`.
+    """
+    return TopicPipeline(
+        store, source, topics_dir=address.topics_dir, pipeline=address.pipeline, topic=address.topic, **settings
+    )
+
 
 Run = TopicRun | VerifyRun
 """One attempt of a run over one topic."""
@@ -98,9 +128,8 @@ class TopicPipeline:
             monotonic: monotonic clock, in seconds.
             now: wall clock, in seconds since the epoch.
         """
-        self.log = TopicLog(
-            store, topics_dir=topics_dir, pipeline=pipeline, topic=topic, connection_options=connection_options
-        )
+        address = TopicAddress(topics_dir=topics_dir, pipeline=pipeline, topic=topic)
+        self.log = TopicLog(store, address, connection_options)
         self.source = source
         self._registry = registry
         schemas = PinnedSchemas(store, self.log.prefix, registry or NoRegistry())

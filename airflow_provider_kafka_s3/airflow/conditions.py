@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_provider_kafka_s3.airflow import connections
 from airflow_provider_kafka_s3.batch.source import Isolation
+from airflow_provider_kafka_s3.documents.addresses import TopicAddress
 from airflow_provider_kafka_s3.messages import count
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class LagCondition:
 
     def poll(self) -> PollResult:
         """See :class:`Condition`; the result is the lag per topic."""
-        from airflow_provider_kafka_s3.pipeline import TopicPipeline
+        from airflow_provider_kafka_s3.pipeline import open_topic
         from airflow_provider_kafka_s3.storage import bucket as s3_bucket
 
         source = _source(self.kafka_conn_id)
@@ -92,15 +93,9 @@ class LagCondition:
         connection_options = connections.connection_options(self.kafka_conn_id, self.aws_conn_id)
         lags = {}
         for topic in self.topics:
-            pipeline = TopicPipeline(
-                store,
-                source,
-                topics_dir=self.topics_dir,
-                pipeline=self.pipeline,
-                topic=topic,
-                connection_options=connection_options,
-            )
-            lags[topic] = pipeline.lag(self.isolation)
+            address = TopicAddress(topics_dir=self.topics_dir, pipeline=self.pipeline, topic=topic)
+            opened = open_topic(store, address, source, connection_options=connection_options)
+            lags[topic] = opened.lag(self.isolation)
         total = sum(lags.values())
         by_topic = ", ".join(f"{topic}: {count:,}" for topic, count in lags.items())
         summary = f"{total:,} of {count(self.min_records, 'offset')} wait to be landed ({by_topic})"

@@ -77,9 +77,7 @@ class RunContext:
             run=self.run,
             plans=tuple(
                 PlanRef(
-                    topics_dir=self.runs[topic].log.topics_dir,
-                    pipeline=self.runs[topic].log.pipeline,
-                    topic=topic,
+                    **msgspec.structs.asdict(self.runs[topic].log.address),
                     batch=plan.batch,
                     dead_letters=self.runs[topic].dead_letters,
                     offsets=plan.read.count,
@@ -150,7 +148,7 @@ def prepare_run(settings: RunSettings, context: Context, resolved: RunWindow) ->
     from airflow_provider_kafka_s3.kafka.options import spark_options
     from airflow_provider_kafka_s3.kafka.source import KafkaSource
     from airflow_provider_kafka_s3.layout.zones import zone_database_version
-    from airflow_provider_kafka_s3.pipeline import TopicPipeline
+    from airflow_provider_kafka_s3.pipeline import open_topic
     from airflow_provider_kafka_s3.registry.client import RegistryClient
 
     kafka = connections.kafka_config(settings.kafka_conn_id)
@@ -191,12 +189,10 @@ def prepare_run(settings: RunSettings, context: Context, resolved: RunWindow) ->
             action=resolved.action,
             attempt=f"try {ti.try_number} on {platform.node()}",
         )
-        runs[topic] = TopicPipeline(
+        runs[topic] = open_topic(
             store,
+            addresses.TopicAddress(topics_dir=layout.topics_dir, pipeline=pipeline, topic=topic),
             source,
-            topics_dir=layout.topics_dir,
-            pipeline=pipeline,
-            topic=topic,
             connection_options=connection_options,
             upload=settings.upload,
             registry=None if registry is None else RegistryClient(registry, retrier),

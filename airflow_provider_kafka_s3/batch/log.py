@@ -12,11 +12,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
+import msgspec
+
 from airflow_provider_kafka_s3.batch.nesting import refuse_nesting
 from airflow_provider_kafka_s3.batch.remedies import Remedies
 from airflow_provider_kafka_s3.batch.view import View
 from airflow_provider_kafka_s3.config import JsonLines, Layout
 from airflow_provider_kafka_s3.documents import addresses
+from airflow_provider_kafka_s3.documents.addresses import TopicAddress
 from airflow_provider_kafka_s3.documents.codec import (
     MAX_BATCH,
     Document,
@@ -67,31 +70,23 @@ class TopicLog:
         index_sizes: batches of one index document, ascending; each size divides the next one.
     """
 
-    def __init__(
-        self, store: DurableStore, *, topics_dir: str, pipeline: str, topic: str, connection_options: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, store: DurableStore, address: TopicAddress, connection_options: Sequence[str] = ()) -> None:
         """Create a handle; nothing is read or written yet.
 
         Args:
             store: the bucket.
-            topics_dir: prefix of all keys.
-            pipeline: name of the pipeline.
-            topic: name of the topic.
+            address: of the topic in it.
             connection_options: options with which the command line reaches the same store and cluster, such as
                 ``("--kafka-conn-id", "kafka_default")``, for the commands in error messages.
         """
         self.store = store
-        self.topics_dir = topics_dir
-        self.pipeline = pipeline
-        self.topic = topic
-        self.prefix = addresses.control_prefix(topics_dir, pipeline, topic)
-        self.remedies = Remedies(
-            bucket=store.url("").removeprefix("s3://").rstrip("/"),
-            topics_dir=topics_dir,
-            pipeline=pipeline,
-            topic=topic,
-            connection_options=tuple(connection_options),
-        )
+        self.address = address
+        self.topics_dir = address.topics_dir
+        self.pipeline = address.pipeline
+        self.topic = address.topic
+        self.prefix = address.prefix
+        bucket = store.url("").removeprefix("s3://").rstrip("/")
+        self.remedies = Remedies(bucket, address, tuple(connection_options))
         self.index_sizes: tuple[int, ...] = INDEX_SIZES
         self._cache: dict[str, tuple[Any, dict[str, Any]]] = {}
 
@@ -170,7 +165,7 @@ class TopicLog:
                 released it.
             UnsupportedStoreError: the store ignores conditions; no marker was written.
         """
-        key = addresses.owner_key(self.topics_dir, self.topic)
+        key = self.address.owner_key
         refuse_nesting(self.store, topics_dir=self.topics_dir, topic=self.topic, data_prefix=data_prefix)
         stored = self._take_topic(key)
         if unsafe_single_writer:
@@ -220,29 +215,30 @@ class TopicLog:
             if found is None or found[0].released or found[0].pipeline != self.pipeline:
                 return
             released = encode(Owner(pipeline=self.pipeline, topic=self.topic, released=True), write_stamp())
-            if self.store.replace(addresses.owner_key(self.topics_dir, self.topic), released, found[1]):
+            if self.store.replace(self.address.owner_key, released, found[1]):
                 return
         raise self._owner_kept()
 
     def _owner_kept(self) -> UnknownOutcomeError:
-        owner_url = self.store.url(addresses.owner_key(self.topics_dir, self.topic))
+        owner_url = self.store.url(self.address.owner_key)
         return UnknownOutcomeError(
             f"the owner document of topic {self.topic!r} could not be replaced: the store gave no usable answer "
             f"{_TRIES} times. Nothing is lost; try again: {owner_url}"
         )
 
     def _read_owner(self) -> tuple[Owner, str] | None:
-        return read_owner(self.store, addresses.owner_key(self.topics_dir, self.topic), topics_dir=self.topics_dir)
+        return read_owner(self.store, self.address.owner_key, topics_dir=self.topics_dir)
 
     def _check_owner(self, owner: Owner) -> None:
         if owner.pipeline == self.pipeline:
             return
-        release = replace(self.remedies, pipeline=owner.pipeline).release()
+        address = msgspec.structs.replace(self.address, pipeline=owner.pipeline)
+        release = replace(self.remedies, address=address).release()
         raise PipelineConflictError(
             f"topic {self.topic!r} under topics_dir {self.topics_dir!r} belongs to pipeline {owner.pipeline!r}, not to "
             f"{self.pipeline!r}. Nothing was changed. Use that pipeline's name, or another topics_dir; or, if that "
             f"pipeline has landed nothing, as its name was misspelt, release the topic: {release}. The owner document: "
-            f"{self.store.url(addresses.owner_key(self.topics_dir, self.topic))}"
+            f"{self.store.url(self.address.owner_key)}"
         )
 
     def released(self) -> Plan | None:

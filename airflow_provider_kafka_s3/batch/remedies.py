@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from airflow_provider_kafka_s3.documents.addresses import TopicAddress
 from airflow_provider_kafka_s3.documents.notation import format_offsets
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 
@@ -21,22 +22,18 @@ _LISTED: Final = 20
 """Batches in a command at most."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Remedies:
     """The commands for one topic of a pipeline, each in backquotes.
 
     Attributes:
         bucket: name of the bucket.
-        topics_dir: prefix of all keys.
-        pipeline: name of the pipeline.
-        topic: name of the topic.
+        address: of the topic in it.
         connection_options: options with which the command line reaches the same store and cluster.
     """
 
     bucket: str
-    topics_dir: str
-    pipeline: str
-    topic: str
+    address: TopicAddress
     connection_options: tuple[str, ...] = ()
 
     def abandon(self, batch: int, *, release: str = "debt") -> str:
@@ -105,8 +102,8 @@ class Remedies:
         )
 
     def _line(self, command: str, *arguments: str) -> str:
-        log = ("--pipeline", self.pipeline, "--topic", self.topic)
-        return command_line(command, self.connection_options, self.bucket, self.topics_dir, *log, *arguments)
+        topic = ("--pipeline", self.address.pipeline, "--topic", self.address.topic)
+        return command_line(command, self.connection_options, self.bucket, self.address.topics_dir, *topic, *arguments)
 
 
 def command_line(command: str, connection_options: Iterable[str], bucket: str, topics_dir: str, *arguments: str) -> str:

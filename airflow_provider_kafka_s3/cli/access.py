@@ -18,9 +18,10 @@ from airflow_provider_kafka_s3.batch.remedies import command_line
 from airflow_provider_kafka_s3.batch.source import Isolation, LogEnd, LogPosition, Source, TimedOffset, TopicView
 from airflow_provider_kafka_s3.cli.stored_connections import read_connection
 from airflow_provider_kafka_s3.config import Upload, parse_upload
+from airflow_provider_kafka_s3.documents.addresses import TopicAddress
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.inspect.topics import has_begun, nothing_there, owned_topics, require_begun
-from airflow_provider_kafka_s3.pipeline import TopicPipeline
+from airflow_provider_kafka_s3.pipeline import TopicPipeline, open_topic
 from airflow_provider_kafka_s3.registry.client import RegistryClient
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage import bucket as s3_bucket
@@ -250,14 +251,18 @@ class Access:
             raise ConfigurationError("no schema registry is named; use --registry-conn-id, or its variable")
         return self.registry
 
-    def topic_pipeline(self, pipeline: str, topic: str) -> TopicPipeline:
-        """One topic of a pipeline, landed or not."""
-        return TopicPipeline(
+    def topic_pipeline(self, topic: str) -> TopicPipeline:
+        """One topic of the named pipeline, landed or not."""
+        return self._open(self._address(topic))
+
+    def _address(self, topic: str) -> TopicAddress:
+        return TopicAddress(topics_dir=self.topics_dir, pipeline=self.arguments.pipeline, topic=topic)
+
+    def _open(self, address: TopicAddress) -> TopicPipeline:
+        return open_topic(
             self.store,
+            address,
             self.source,
-            topics_dir=self.topics_dir,
-            pipeline=pipeline,
-            topic=topic,
             connection_options=self.options,
             upload=self.upload,
             registry=self.registry,
@@ -284,10 +289,10 @@ class Access:
         pipeline, topics = self.arguments.pipeline, self.arguments.topic or ()
         if topics and not pipeline:
             raise ConfigurationError("--topic is given without --pipeline; a topic belongs to a pipeline")
-        named = [(pipeline, topic) for topic in topics] or owned_topics(
+        named = [self._address(topic) for topic in topics] or owned_topics(
             self.store, topics_dir=self.topics_dir, pipeline=pipeline
         )
-        return [self.topic_pipeline(*found) for found in named]
+        return [self._open(address) for address in named]
 
     def landed_topics(self) -> list[TopicPipeline]:
         """As :meth:`topic_pipelines`, without those whose first run has ended before its first batch.
@@ -308,7 +313,7 @@ class Access:
         Raises:
             ConfigurationError: the pipeline has never landed it.
         """
-        topic = self.topic_pipeline(self.arguments.pipeline, self.arguments.topic)
+        topic = self.topic_pipeline(self.arguments.topic)
         self.require_landed(topic)
         return topic
 

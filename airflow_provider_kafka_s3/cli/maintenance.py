@@ -140,7 +140,7 @@ def reset(access: Access) -> Answer:
 def release(access: Access) -> Answer:
     """Let another pipeline land a topic of which this one has landed nothing."""
     arguments = access.arguments
-    topic = access.topic_pipeline(arguments.pipeline, arguments.topic)
+    topic = access.topic_pipeline(arguments.topic)
     require_begun(topic.log)
     abandoned = list(topic.undecided())
     if not arguments.dry_run:

@@ -25,7 +25,7 @@ __all__ = ["COMMANDS", "repair"]
 def repair(access: Access) -> Answer:
     """Build the marker again."""
     arguments = access.arguments
-    pipeline = access.topic_pipeline(arguments.pipeline, arguments.topic)
+    pipeline = access.topic_pipeline(arguments.topic)
     start, cluster_id = _start(access)
     if arguments.batches and not arguments.gone_before:
         raise ConfigurationError("--batches selects the batches of --gone-before; give both")

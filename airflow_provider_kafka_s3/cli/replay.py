@@ -8,6 +8,7 @@ import contextlib
 import datetime as dt
 from typing import Final, get_args
 
+from airflow_provider_kafka_s3.batch.location import TopicLocation
 from airflow_provider_kafka_s3.cli.access import Access
 from airflow_provider_kafka_s3.cli.command import Command
 from airflow_provider_kafka_s3.cli.output import Answer
@@ -65,24 +66,15 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 def replay(access: Access) -> Answer:
     """Send landed records to a topic, each once."""
     from airflow_provider_kafka_s3.replay.request import Missing, ReplayRequest, Writer
-    from airflow_provider_kafka_s3.replay.run import Place
     from airflow_provider_kafka_s3.replay.run import replay as run
 
     assert (get_args(Missing), get_args(Writer)) == (_MISSING, _WRITERS), "the options are those of the request"
     arguments = access.arguments
-    topic = access.topic_pipeline(arguments.pipeline, arguments.topic)
+    topic = access.topic_pipeline(arguments.topic)
     if arguments.written_by is None:
         access.require_landed(topic)
     settings, credentials = access.s3_access
-    place = Place(
-        bucket=access.bucket,
-        topics_dir=access.topics_dir,
-        pipeline=topic.log.pipeline,
-        topic=topic.log.topic,
-        s3=settings,
-        credentials=credentials,
-        connection_options=access.options,
-    )
+    place = TopicLocation(access.bucket, topic.log.address, settings, credentials, access.options)
     request = ReplayRequest(
         replay=arguments.id,
         target=arguments.to,
@@ -102,7 +94,7 @@ def replay(access: Access) -> Answer:
     )
     done = run(place, access.kafka_config, request, dry_run=arguments.dry_run)
     until = f", up to batch {done.batch}," if arguments.written_by is None else ""
-    what = f"replay {done.replay} of topic {place.topic}{until} to topic {done.target}"
+    what = f"replay {done.replay} of topic {topic.log.topic}{until} to topic {done.target}"
     if arguments.dry_run:
         known = [n for n in done.planned.values() if n is not None]
         total = count(sum(known), "record") if len(known) == len(done.planned) else "an unknown number of records"

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from airflow_provider_kafka_s3.batch.log import prove_conditions
+from airflow_provider_kafka_s3.batch.log import TopicLog, prove_conditions
 from airflow_provider_kafka_s3.cli.findings import Finding, Level, good, guarded
 from airflow_provider_kafka_s3.config import AvroContainer, Parquet
 from airflow_provider_kafka_s3.documents import addresses
@@ -20,7 +20,6 @@ from airflow_provider_kafka_s3.layout.hidden_fields import folder_names, hidden_
 from airflow_provider_kafka_s3.storage.s3_errors import translate
 
 if TYPE_CHECKING:
-    from airflow_provider_kafka_s3.batch.log import TopicLog
     from airflow_provider_kafka_s3.cli.access import Access
     from airflow_provider_kafka_s3.config import Layout, ObjectTags
     from airflow_provider_kafka_s3.storage.durable import DurableStore
@@ -265,9 +264,9 @@ def _names(access: Access) -> Iterator[Finding]:
     if arguments.pipeline and not owned:
         unknown = nothing_there(access.store, topics_dir=access.topics_dir, pipeline=arguments.pipeline)
         yield Finding("pipeline", "unknown", f"before its first run: {unknown}")
-    for pipeline, topic in owned:
-        if not arguments.topic or topic in arguments.topic:
-            hidden += _hidden_of(access.topic_pipeline(pipeline, topic).log)
+    for address in owned:
+        if not arguments.topic or address.topic in arguments.topic:
+            hidden += _hidden_of(TopicLog(access.store, address, access.options))
     for what, remedy in hidden:
         yield Finding(
             "names",

@@ -50,20 +50,21 @@ def takeover(access: Access) -> Answer:
     arguments = access.arguments
     converted = _converted(arguments)
     parameters, layout = converted.parameters, layout_of(converted.parameters)
+    pipeline, topics = str(parameters["pipeline"]), [str(topic) for topic in parameters["topics"]]
     access = Access(
         argparse.Namespace(
             **vars(arguments)
             | {
                 "topics_dir": layout.topics_dir,
+                "pipeline": pipeline,
                 "bucket": arguments.bucket or parameters["bucket"],
                 "upload": arguments.upload or _upload(parameters.get("upload")),
             }
         )
     )
-    pipeline, topics = str(parameters["pipeline"]), [str(topic) for topic in parameters["topics"]]
     name = arguments.group or converted.consumer_group
     group = KafkaCluster(access.kafka_config, retrier=access.retrier).consumer_group(name)
-    of_topics = [access.topic_pipeline(pipeline, topic) for topic in topics]
+    of_topics = [access.topic_pipeline(topic) for topic in topics]
     # All are decided before the first one is recorded.
     isolation = cast("Any", parameters.get("isolation"))
     decided = []

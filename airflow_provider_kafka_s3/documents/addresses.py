@@ -11,11 +11,14 @@ import re
 import urllib.parse
 from typing import Final
 
+import msgspec
+
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.layout.keys import CONTROL_DIR, below, validate_topic
 from airflow_provider_kafka_s3.storage.port import check_key
 
 __all__ = [
+    "TopicAddress",
     "amend_key",
     "batches_prefix",
     "control_prefix",
@@ -42,6 +45,30 @@ _PIPELINE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 # Bytes below a control prefix: the longest name is runs/<run>.json.
 _CONTROL_NAME_BYTES: Final = 256
 _READABLE_RUN: Final = 120
+
+
+class TopicAddress(msgspec.Struct, frozen=True, kw_only=True, order=True, forbid_unknown_fields=True):
+    """One topic of a pipeline in a bucket.
+
+    Attributes:
+        topics_dir: prefix of all keys of the pipeline, without slashes at its ends; may be empty.
+        pipeline: name of the pipeline.
+        topic: name of the topic.
+    """
+
+    topics_dir: str
+    pipeline: str
+    topic: str
+
+    @property
+    def prefix(self) -> str:
+        """See :func:`control_prefix`."""
+        return control_prefix(self.topics_dir, self.pipeline, self.topic)
+
+    @property
+    def owner_key(self) -> str:
+        """See :func:`owner_key`."""
+        return owner_key(self.topics_dir, self.topic)
 
 
 def control_prefix(topics_dir: str, pipeline: str, topic: str) -> str:

@@ -6,6 +6,7 @@ import itertools
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.documents import addresses
+from airflow_provider_kafka_s3.documents.addresses import TopicAddress
 from airflow_provider_kafka_s3.documents.owner import read_owner
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.messages import few, or_nearest
@@ -16,8 +17,8 @@ from airflow_provider_kafka_s3.storage.port import ObjectInfo
 __all__ = ["has_begun", "nothing_there", "owned_topics", "require_begun"]
 
 
-def owned_topics(store: DurableStore, *, topics_dir: str, pipeline: str | None = None) -> list[tuple[str, str]]:
-    """The topics that pipelines have begun to land under a ``topics_dir``, as (pipeline, topic).
+def owned_topics(store: DurableStore, *, topics_dir: str, pipeline: str | None = None) -> list[TopicAddress]:
+    """The topics that pipelines have begun to land under a ``topics_dir``, by their names.
 
     Args:
         store: the bucket.
@@ -25,12 +26,14 @@ def owned_topics(store: DurableStore, *, topics_dir: str, pipeline: str | None =
         pipeline: only topics of this pipeline.
     """
 
-    def read(info: ObjectInfo) -> list[tuple[str, str]]:
+    def read(info: ObjectInfo) -> list[TopicAddress]:
         found = read_owner(store, info.key, topics_dir=topics_dir)
         if found is None:
             return []
         owner = found[0]
-        return [(owner.pipeline, owner.topic)] if pipeline in (None, owner.pipeline) and not owner.released else []
+        if owner.released or pipeline not in (None, owner.pipeline):
+            return []
+        return [TopicAddress(topics_dir=topics_dir, pipeline=owner.pipeline, topic=owner.topic)]
 
     owners = in_threads(read, store.list(addresses.owners_prefix(topics_dir)), threads=16)
     return sorted(itertools.chain.from_iterable(owners))
@@ -45,7 +48,7 @@ def nothing_there(store: DurableStore, *, topics_dir: str, pipeline: str | None)
         pipeline: its name; None: no pipeline is named.
     """
     where = store.url(topics_dir)
-    names = sorted({owner for owner, _ in owned_topics(store, topics_dir=topics_dir)})
+    names = sorted({address.pipeline for address in owned_topics(store, topics_dir=topics_dir)})
     if pipeline is None or not names:
         return ConfigurationError(f"there is no pipeline below {where}. Nothing was read; check bucket and topics_dir")
     there = or_nearest(pipeline, names, f"the pipelines there are {few(names)}")
@@ -67,7 +70,8 @@ def require_begun(log: TopicLog) -> None:
     """
     if has_begun(log):
         return
-    topics = [topic for _, topic in owned_topics(log.store, topics_dir=log.topics_dir, pipeline=log.pipeline)]
+    owned = owned_topics(log.store, topics_dir=log.topics_dir, pipeline=log.pipeline)
+    topics = [address.topic for address in owned]
     if not topics:
         raise nothing_there(log.store, topics_dir=log.topics_dir, pipeline=log.pipeline)
     if log.topic not in topics:

@@ -12,6 +12,8 @@ from airflow.providers.common.compat.sdk import AirflowSkipException, BaseOperat
 
 from airflow_provider_kafka_s3.airflow import connections, parameters
 from airflow_provider_kafka_s3.airflow.task_errors import as_task_error
+from airflow_provider_kafka_s3.batch.location import TopicLocation
+from airflow_provider_kafka_s3.documents.addresses import TopicAddress
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, NothingToReplayError, message_of
 from airflow_provider_kafka_s3.messages import count
 
@@ -143,7 +145,7 @@ class S3ToKafkaOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Send all records that this replay has not sent yet."""
-        from airflow_provider_kafka_s3.replay.run import Place, ReplayProcess, replay
+        from airflow_provider_kafka_s3.replay.run import ReplayProcess, replay
 
         self._process = ReplayProcess()
         if self._killed:
@@ -151,14 +153,12 @@ class S3ToKafkaOperator(BaseOperator):
             self._process.kill()
         with as_task_error(self.log):
             access = connections.s3_access(self.aws_conn_id)
-            place = Place(
-                bucket=self.bucket,
-                topics_dir=self.topics_dir,
-                pipeline=self.pipeline,
-                topic=self.topic,
-                s3=access.settings,
-                credentials=access.credentials,
-                connection_options=connections.connection_options(self.kafka_conn_id, self.aws_conn_id),
+            place = TopicLocation(
+                self.bucket,
+                TopicAddress(topics_dir=self.topics_dir, pipeline=self.pipeline, topic=self.topic),
+                access.settings,
+                access.credentials,
+                connections.connection_options(self.kafka_conn_id, self.aws_conn_id),
             )
             config = connections.kafka_config(self.kafka_conn_id)
             try:

@@ -30,12 +30,12 @@ from pyspark.sql.datasource import (  # noqa: TID253 - this module is for Spark 
     InputPartition,
 )
 
-from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.batch.location import TopicLocation
+from airflow_provider_kafka_s3.documents.addresses import TopicAddress
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.messages import or_nearest
 from airflow_provider_kafka_s3.reading.snapshot import Snapshot
 from airflow_provider_kafka_s3.reading.snapshot_objects import SnapshotObject
-from airflow_provider_kafka_s3.storage.bucket import open_bucket
 from airflow_provider_kafka_s3.storage.s3 import S3Settings
 from airflow_provider_kafka_s3.structs import convert_to_struct
 
@@ -88,18 +88,20 @@ class KafkaS3DataSource(DataSource):
         if absent := [name for name in _REQUIRED if not given.get(name)]:
             raise ConfigurationError(f"the format kafka_s3 needs the options {', '.join(absent)}")
         self._settings = _Settings(
-            bucket=given["bucket"],
-            topic=given["topic"],
-            pipeline=given["pipeline"],
-            topics_dir=given.get("topics_dir", "topics"),
-            s3=_s3_settings(given),
+            location=TopicLocation(
+                given["bucket"],
+                TopicAddress(
+                    topics_dir=given.get("topics_dir", "topics"), pipeline=given["pipeline"], topic=given["topic"]
+                ),
+                _s3_settings(given),
+            ),
             partition_bytes=_number(given, "partition_bytes") or _PARTITION_BYTES,
         )
         self._since = _number(given, "since") or 0
         self._only = _numbers(given, "batches")
         at = _number(given, "at")
         self._is_fixed = at is not None
-        snapshot = Snapshot(self._settings.log(), at=at, since=self._since)
+        snapshot = Snapshot(self._settings.location.open_log(), at=at, since=self._since)
         snapshot.require_complete(self._only or ())
         self._batch = snapshot.batch
 
@@ -128,25 +130,11 @@ class KafkaS3DataSource(DataSource):
 class _Settings:
     """Where a topic is, and how it is divided."""
 
-    bucket: str
-    topic: str
-    pipeline: str
-    topics_dir: str
-    s3: S3Settings
+    location: TopicLocation
     partition_bytes: int
 
-    def log(self) -> TopicLog:
-        store = open_bucket(self.bucket, self.s3, None)
-        return TopicLog(
-            store,
-            topics_dir=self.topics_dir,
-            pipeline=self.pipeline,
-            topic=self.topic,
-            connection_options=self.s3.command_options,
-        )
-
     def partitions(self, since: int, at: int, only: tuple[int, ...] | None = None) -> Sequence[InputPartition]:
-        objects = Snapshot(self.log(), at=at, since=since).objects(batches=only)
+        objects = Snapshot(self.location.open_log(), at=at, since=since).objects(batches=only)
         groups: list[list[SnapshotObject]] = []
         size = self.partition_bytes
         for one in objects:
@@ -163,7 +151,7 @@ class _Settings:
         from airflow_provider_kafka_s3.reading.arrow import arrow_batches
 
         if partition.value:
-            yield from arrow_batches(open_bucket(self.bucket, self.s3, None), partition.value, to_arrow_schema(schema))
+            yield from arrow_batches(self.location.open_bucket(), partition.value, to_arrow_schema(schema))
 
 
 class _Reader(DataSourceReader):
@@ -193,7 +181,7 @@ class _StreamReader(DataSourceStreamReader):
         return {"batch": self._since}
 
     def latestOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
-        return {"batch": Snapshot(self._settings.log()).batch}
+        return {"batch": Snapshot(self._settings.location.open_log()).batch}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         return self._settings.partitions(start["batch"], end["batch"])

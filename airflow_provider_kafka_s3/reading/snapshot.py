@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from airflow_provider_kafka_s3.batch.location import TopicLocation
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.documents import addresses
+from airflow_provider_kafka_s3.documents.addresses import TopicAddress
 from airflow_provider_kafka_s3.documents.codec import MAX_BATCH
 from airflow_provider_kafka_s3.documents.log_index import IndexedBatch
 from airflow_provider_kafka_s3.documents.manifest import Manifest
@@ -30,7 +32,6 @@ from airflow_provider_kafka_s3.reading.record_times import overlap, window
 from airflow_provider_kafka_s3.reading.snapshot_coverage import SnapshotCoverage
 from airflow_provider_kafka_s3.reading.snapshot_objects import SnapshotObject, snapshot_objects
 from airflow_provider_kafka_s3.reading.summarized_batches import BatchSelection, SummarizedBatches, checksums_of
-from airflow_provider_kafka_s3.storage.bucket import open_bucket
 from airflow_provider_kafka_s3.storage.credentials import S3Credentials
 from airflow_provider_kafka_s3.storage.s3 import S3Settings
 
@@ -139,15 +140,9 @@ class Snapshot:
         Raises:
             ConfigurationError: see :class:`Snapshot`; or both ``endpoint_url`` and ``s3`` name a store.
         """
-        settings = settings_of(endpoint_url, s3)
-        log = TopicLog(
-            open_bucket(bucket, settings, credentials),
-            topics_dir=topics_dir,
-            pipeline=pipeline,
-            topic=topic,
-            connection_options=settings.command_options,
-        )
-        return cls(log, at=at)
+        address = TopicAddress(topics_dir=topics_dir, pipeline=pipeline, topic=topic)
+        location = TopicLocation(bucket, address, settings_of(endpoint_url, s3), credentials)
+        return cls(location.open_log(), at=at)
 
     def __repr__(self) -> str:
         return (
@@ -304,9 +299,7 @@ class Snapshot:
         """
         return {
             "bucket": self.log.store.url("").removeprefix("s3://").rstrip("/"),
-            "topic": self.log.topic,
-            "pipeline": self.log.pipeline,
-            "topics_dir": self.log.topics_dir,
+            **msgspec.structs.asdict(self.log.address),
             "at": str(self.batch),
             "since": str(self.since),
         }

@@ -49,10 +49,10 @@ def snapshots(
     """
     settings = settings_of(endpoint_url, s3)
     store = open_bucket(bucket, settings, credentials) if isinstance(bucket, str) else bucket
-    landed = [topic for _, topic in owned_topics(store, topics_dir=topics_dir, pipeline=pipeline)]
+    landed = {address.topic: address for address in owned_topics(store, topics_dir=topics_dir, pipeline=pipeline)}
     if not landed:
         raise nothing_there(store, topics_dir=topics_dir, pipeline=pipeline)
-    chosen = landed if topics is None else sorted(set(topics))
+    chosen = list(landed) if topics is None else sorted(set(topics))
     batches = at or {}
     for name in (*chosen, *batches):
         if name not in landed:
@@ -60,13 +60,6 @@ def snapshots(
             raise ConfigurationError(f"pipeline {pipeline!r} has no topic {name!r}{or_nearest(name, landed, use)}")
 
     def snapshot(topic: str) -> Snapshot:
-        log = TopicLog(
-            store,
-            topics_dir=topics_dir,
-            pipeline=pipeline,
-            topic=topic,
-            connection_options=settings.command_options,
-        )
-        return Snapshot(log, at=batches.get(topic))
+        return Snapshot(TopicLog(store, landed[topic], settings.command_options), at=batches.get(topic))
 
     return dict(zip(chosen, in_threads(snapshot, chosen, threads=16), strict=True))

@@ -11,10 +11,10 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
+import msgspec
 import pyarrow as pa
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
-from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.codec import corrupt
 from airflow_provider_kafka_s3.documents.owner import read_owner
 from airflow_provider_kafka_s3.documents.replay import ForeignReplayObject, PinnedObject, ReplayPlan
@@ -124,11 +124,10 @@ def _first_offsets(log: TopicLog) -> dict[int, int] | None:
 
     The documents of the replay may be those of another pipeline.
     """
-    key = addresses.owner_key(log.topics_dir, log.topic)
-    found = read_owner(log.store, key, topics_dir=log.topics_dir)
+    found = read_owner(log.store, log.address.owner_key, topics_dir=log.topics_dir)
     if found is None:
         return None
-    of_owner = TopicLog(log.store, topics_dir=log.topics_dir, pipeline=found[0].pipeline, topic=log.topic)
+    of_owner = TopicLog(log.store, msgspec.structs.replace(log.address, pipeline=found[0].pipeline))
     first = of_owner.read_plan(1)
     # One that has released the topic has landed nothing; its log says so before the owner document does.
     if first is None or of_owner.released() is not None:

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from airflow_provider_kafka_s3.batch.location import TopicLocation
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.codec import corrupt, encode, write_stamp
@@ -25,13 +26,10 @@ from airflow_provider_kafka_s3.replay.request import ReplayRequest
 from airflow_provider_kafka_s3.replay.sender import RECORDS_PER_TRANSACTION, send_partition
 from airflow_provider_kafka_s3.replay.source import ReplaySource
 from airflow_provider_kafka_s3.retry import Retrier
-from airflow_provider_kafka_s3.storage.bucket import open_bucket
-from airflow_provider_kafka_s3.storage.credentials import S3Credentials
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.port import StoredObject
-from airflow_provider_kafka_s3.storage.s3 import S3Settings
 
-__all__ = ["Place", "Rate", "ReplayJob", "Watch", "WatchedStore", "collect_seldom", "ended", "send"]
+__all__ = ["Rate", "ReplayJob", "Watch", "WatchedStore", "collect_seldom", "ended", "send"]
 
 log = logging.getLogger(__name__)
 
@@ -48,47 +46,6 @@ _TRIES: Final = 10
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where the landed records are; the repr shows no secrets.
-
-    Attributes:
-        bucket: name of the bucket.
-        topics_dir: prefix of all keys.
-        pipeline: name of the pipeline.
-        topic: the landed topic.
-        s3: settings of the S3 server.
-        credentials: for it; None: boto3's own chain.
-        connection_options: see :class:`~airflow_provider_kafka_s3.batch.log.TopicLog`.
-    """
-
-    bucket: str
-    topics_dir: str
-    pipeline: str
-    topic: str
-    s3: S3Settings = field(default_factory=S3Settings, repr=False)
-    credentials: S3Credentials | None = field(default=None, repr=False)
-    connection_options: tuple[str, ...] = ()
-
-    def store(self) -> DurableStore:
-        """The bucket, for any number of threads."""
-        return open_bucket(self.bucket, self.s3, self.credentials)
-
-    def log(self, store: DurableStore | None = None) -> TopicLog:
-        """The log of the topic, for one thread.
-
-        Args:
-            store: of :meth:`store`; None: a new one, whose client takes a tenth of a second to make.
-        """
-        return TopicLog(
-            store or self.store(),
-            topics_dir=self.topics_dir,
-            pipeline=self.pipeline,
-            topic=self.topic,
-            connection_options=self.connection_options,
-        )
-
-
-@dataclass(frozen=True)
 class ReplayJob:
     """What a process that sends gets.
 
@@ -100,7 +57,7 @@ class ReplayJob:
         stalled_after: seconds without a sign of progress after which the process ends itself.
     """
 
-    place: Place
+    place: TopicLocation
     config: dict[str, Any] = field(repr=False)
     request: ReplayRequest
     plan: ReplayPlan
@@ -140,7 +97,7 @@ def ended(topic_log: TopicLog, plan: ReplayPlan) -> dict[int, int]:
 
 
 def send(
-    place: Place,
+    place: TopicLocation,
     config: Mapping[str, Any],
     request: ReplayRequest,
     plan: ReplayPlan,
@@ -166,17 +123,17 @@ def send(
         KafkaS3Error: the first other error, after all other partitions have ended.
     """
     watch = watch or Watch()
-    bucket = WatchedStore(place.store(), watch)
-    done = ended(place.log(bucket), plan)
+    bucket = WatchedStore(place.open_bucket(), watch)
+    done = ended(place.open_log(bucket), plan)
     rate = Rate(request.records_per_second)
     todo = [partition for partition in plan.numbers if partition not in done]
     if not todo:
         return done
-    epoch = _Epoch(place.log(bucket), plan)
+    epoch = _Epoch(place.open_log(bucket), plan)
     together = rate.most_together(min(len(todo), _THREADS))
 
     def one(partition: int) -> tuple[int, int]:
-        topic_log = place.log(bucket)
+        topic_log = place.open_log(bucket)
         store, prefix = topic_log.store, topic_log.prefix
         begin_key, end_key = (
             addresses.replay_key(prefix, plan.replay, plan.document(name, partition)) for name in ("begin", "end")

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from airflow_provider_kafka_s3.batch.location import TopicLocation
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.codec import corrupt, decode, encode, write_stamp
@@ -23,14 +24,14 @@ from airflow_provider_kafka_s3.exceptions import ConfigurationError, CorruptCont
 from airflow_provider_kafka_s3.kafka.offsets import KafkaCluster, TopicInfo
 from airflow_provider_kafka_s3.messages import count
 from airflow_provider_kafka_s3.replay.foreign import plan_foreign_replay
-from airflow_provider_kafka_s3.replay.job import Place, ReplayJob, ended, send
+from airflow_provider_kafka_s3.replay.job import ReplayJob, ended, send
 from airflow_provider_kafka_s3.replay.plan import plan_replay
 from airflow_provider_kafka_s3.replay.process import ReplayProcess
 from airflow_provider_kafka_s3.replay.request import ReplayRequest, require_target
 from airflow_provider_kafka_s3.replay.target import check_target, require_same_target
 from airflow_provider_kafka_s3.retry import Retrier
 
-__all__ = ["Place", "ReplayProcess", "Replayed", "replay", "send"]
+__all__ = ["ReplayProcess", "Replayed", "replay", "send"]
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +65,7 @@ class Replayed:
 
 
 def replay(
-    place: Place,
+    place: TopicLocation,
     config: Mapping[str, Any],
     request: ReplayRequest,
     *,
@@ -95,7 +96,7 @@ def replay(
         TransientError: it was killed, or a request failed, also after retries.
         KafkaS3Error: a request failed, also after retries.
     """
-    topic_log = place.log()
+    topic_log = place.open_log()
     require_target(topic_log, request)
     cluster = KafkaCluster(config)
     target = cluster.describe(request.target)

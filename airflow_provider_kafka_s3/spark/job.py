@@ -43,7 +43,7 @@ from airflow_provider_kafka_s3.kafka.options import spark_options
 from airflow_provider_kafka_s3.kafka.source import KafkaSource
 from airflow_provider_kafka_s3.messages import count
 from airflow_provider_kafka_s3.parallel import in_threads
-from airflow_provider_kafka_s3.pipeline import TopicPipeline
+from airflow_provider_kafka_s3.pipeline import TopicPipeline, open_topic
 from airflow_provider_kafka_s3.registry.client import RegistryClient
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.spark.conf import APPLICATION_FILE, start_conf, with_job_conf
@@ -144,12 +144,10 @@ class Job:
         found: list[_Topic] = []
 
         def look() -> None:
-            pipeline = TopicPipeline(
+            pipeline = open_topic(
                 self._store,
+                ref.address,
                 self._source,
-                topics_dir=ref.topics_dir,
-                pipeline=ref.pipeline,
-                topic=ref.topic,
                 connection_options=self._spec.connection_options,
                 upload=self._spec.upload,
                 registry=self._registry,

@@ -18,6 +18,7 @@ import msgspec
 
 from airflow_provider_kafka_s3.batch.dead_letter_limit import DeadLetterLimit
 from airflow_provider_kafka_s3.config import Upload
+from airflow_provider_kafka_s3.documents.addresses import TopicAddress
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error, error_of_kind, message_of
 from airflow_provider_kafka_s3.registry.settings import RegistrySettings
 from airflow_provider_kafka_s3.retry import RetryPolicy
@@ -29,20 +30,23 @@ __all__ = ["ConnectServer", "JobResult", "JobSpec", "PlanRef", "TopicOutcome"]
 _SECRET = "REDACTED"
 
 
-class PlanRef(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A plan to execute: batch number ``batch`` in the log of ``topic`` of ``pipeline`` below ``topics_dir``.
+class PlanRef(TopicAddress, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A plan to execute, in the log of a topic.
 
     Attributes:
+        batch: its number.
         dead_letters: of the other batches that the run has landed.
         offsets: number of offsets that the plan reads.
     """
 
-    topics_dir: str
-    pipeline: str
-    topic: str
     batch: int
     dead_letters: int = 0
     offsets: int = 0
+
+    @property
+    def address(self) -> TopicAddress:
+        """Of the topic, without the plan."""
+        return TopicAddress(topics_dir=self.topics_dir, pipeline=self.pipeline, topic=self.topic)
 
 
 class ConnectServer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

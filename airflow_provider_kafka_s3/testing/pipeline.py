@@ -18,6 +18,8 @@ from types import SimpleNamespace, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from unittest import mock
 
+import msgspec
+
 from airflow_provider_kafka_s3.config import DeviantArtNaming, JsonLines, Layout, default_partitioner
 from airflow_provider_kafka_s3.exceptions import KafkaS3Error, TopicNotFoundError
 from airflow_provider_kafka_s3.inspect.topics import owned_topics
@@ -159,16 +161,14 @@ class SimulatedPipeline:
             InvariantViolation: a record is lost or landed twice, or an object differs from its manifest.
         """
         return {
-            topic: check_bucket(
+            address.topic: check_bucket(
                 self.bucket,
-                topics_dir=topics_dir,
-                pipeline=pipeline,
-                topic=topic,
+                **msgspec.structs.asdict(address),
                 source=self.kafka.all_records(),
                 recovered=True,
                 decoder=decoder,
             )
-            for pipeline, topic in owned_topics(self._open_bucket(), topics_dir=topics_dir)
+            for address in owned_topics(self._open_bucket(), topics_dir=topics_dir)
         }
 
     def _open_bucket(self, *_: object, retrier: Retrier | None = None) -> DurableStore:

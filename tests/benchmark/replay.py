@@ -17,6 +17,7 @@ import uuid
 from collections.abc import Iterator
 from typing import Any, Final
 
+from airflow_provider_kafka_s3.batch.location import TopicLocation
 from airflow_provider_kafka_s3.config import (
     AvroContainer,
     BytesConverter,
@@ -26,10 +27,11 @@ from airflow_provider_kafka_s3.config import (
     Layout,
     Parquet,
 )
+from airflow_provider_kafka_s3.documents.addresses import TopicAddress
 from airflow_provider_kafka_s3.kafka.records import read_records
 from airflow_provider_kafka_s3.kafka.source import KafkaSource
 from airflow_provider_kafka_s3.reading.records import kept_parts
-from airflow_provider_kafka_s3.replay.job import Place, collect_seldom, send
+from airflow_provider_kafka_s3.replay.job import collect_seldom, send
 from airflow_provider_kafka_s3.replay.plan import plan_replay
 from airflow_provider_kafka_s3.replay.request import ReplayRequest
 from dev.kafka_broker import KafkaBroker, Message
@@ -164,17 +166,11 @@ def _parts(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _replay(job: dict[str, Any]) -> float:
-    place = Place(
-        bucket=job["bucket"],
-        topics_dir=job["topics_dir"],
-        pipeline=job["pipeline"],
-        topic=job["topic"],
-        s3=s3_settings(job["endpoint"]),
-        credentials=CREDENTIALS,
-    )
+    address = TopicAddress(topics_dir=job["topics_dir"], pipeline=job["pipeline"], topic=job["topic"])
+    place = TopicLocation(job["bucket"], address, s3_settings(job["endpoint"]), CREDENTIALS)
     request = ReplayRequest(replay=uuid.uuid4().hex, target=job["target"], without=tuple(job["without"]))
     config = {"bootstrap.servers": job["servers"]}
-    plan = plan_replay(place.log(), request, KafkaSource(config).describe(job["target"]))
+    plan = plan_replay(place.open_log(), request, KafkaSource(config).describe(job["target"]))
     collect_seldom()
     start = time.process_time()
     sent = send(place, config, request, plan)

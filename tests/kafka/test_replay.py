@@ -17,9 +17,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import psutil
 import pytest
 
+from airflow_provider_kafka_s3.batch.location import TopicLocation
 from airflow_provider_kafka_s3.cli.main import main
 from airflow_provider_kafka_s3.config import (
     AvroContainer,
@@ -35,11 +37,12 @@ from airflow_provider_kafka_s3.config import (
     RawBytes,
     SiblingObjects,
 )
+from airflow_provider_kafka_s3.documents.addresses import TopicAddress
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error, TopicRecreatedError
 from airflow_provider_kafka_s3.kafka.source import KafkaSource
 from airflow_provider_kafka_s3.reading.record import Record
 from airflow_provider_kafka_s3.replay.request import ReplayRequest
-from airflow_provider_kafka_s3.replay.run import Place, replay
+from airflow_provider_kafka_s3.replay.run import replay
 from dev.kafka_broker import KafkaBroker, Message
 from dev.s3_server import S3Server
 from dev.supervisor import wait_until_stopped
@@ -68,22 +71,14 @@ def names(kafka_broker: KafkaBroker) -> tuple[str, str]:
     return source, target
 
 
-def land(broker: KafkaBroker, server: S3Server, topic: str, layout: Layout) -> tuple[Pipeline, Place]:
+def land(broker: KafkaBroker, server: S3Server, topic: str, layout: Layout) -> tuple[Pipeline, TopicLocation]:
     """Land all records of a topic, without Spark."""
     pipeline = Pipeline(kafka={"bootstrap.servers": broker.bootstrap_servers}, endpoint=server.endpoint, layout=layout)
     pipeline.land_here(topic)
-    place = Place(
-        bucket=pipeline.bucket,
-        topics_dir=layout.topics_dir,
-        pipeline=pipeline.name,
-        topic=topic,
-        s3=s3_settings(server.endpoint),
-        credentials=CREDENTIALS,
-    )
-    return pipeline, place
+    return pipeline, pipeline.location(topic)
 
 
-def send(broker: KafkaBroker, place: Place, target: str, **more: Any) -> Any:
+def send(broker: KafkaBroker, place: TopicLocation, target: str, **more: Any) -> Any:
     """Replay once."""
     how = {name: more.pop(name) for name in ("dry_run", "visible_within") if name in more}
     request = ReplayRequest(**{"replay": "again", "target": target, **more})
@@ -107,7 +102,7 @@ def produce(broker: KafkaBroker, topic: str, count: int, partitions: int = 2, **
     )
 
 
-def land_envelopes(broker: KafkaBroker, server: S3Server, topic: str, count: int) -> Place:
+def land_envelopes(broker: KafkaBroker, server: S3Server, topic: str, count: int) -> TopicLocation:
     """Produce documents and land them with all that a record has."""
     produce(broker, topic, count)
     return land(broker, server, topic, Layout(format=JsonLines(), content=Envelope()))[1]
@@ -292,23 +287,25 @@ def test_a_rate_is_that_of_what_is_sent(kafka_broker: KafkaBroker, s3_server: S3
 
 SCRIPT = """
 import json, sys
+from airflow_provider_kafka_s3.batch.location import TopicLocation
+from airflow_provider_kafka_s3.documents.addresses import TopicAddress
 from airflow_provider_kafka_s3.kafka.source import KafkaSource
 from airflow_provider_kafka_s3.replay.request import ReplayRequest
-from airflow_provider_kafka_s3.replay.run import Place, replay
+from airflow_provider_kafka_s3.replay.run import replay
 from airflow_provider_kafka_s3.storage.credentials import S3Credentials
 from airflow_provider_kafka_s3.storage.s3 import S3Settings
 
 if __name__ == "__main__":
     given = json.load(sys.stdin)
     login, s3 = S3Credentials(**given.pop("login")), S3Settings(**given.pop("s3"))
-    place = Place(credentials=login, s3=s3, **given.pop("place"))
+    place = TopicLocation(given.pop("bucket"), TopicAddress(**given.pop("address")), s3, login)
     request = ReplayRequest(replay="killed", target=given["target"], records_per_second=6_000)
     replay(place, {"bootstrap.servers": given["servers"], **given["kafka"]}, request, stalled_after=15)
 """
 
 
 def start_process(
-    broker: KafkaBroker, server: S3Server, place: Place, target: str, folder: Path, **kafka: object
+    broker: KafkaBroker, server: S3Server, place: TopicLocation, target: str, folder: Path, **kafka: object
 ) -> subprocess.Popen[bytes]:
     """A replay by a process of its own, with some settings of the Kafka client."""
     script = folder / "script.py"
@@ -316,12 +313,8 @@ def start_process(
     given = {
         "login": {"access_key_id": CREDENTIALS.access_key_id, "secret_access_key": CREDENTIALS.secret_access_key},
         "s3": {"endpoint_url": server.endpoint, "region": "us-east-1", "addressing_style": "path"},
-        "place": {
-            "bucket": place.bucket,
-            "topics_dir": place.topics_dir,
-            "pipeline": place.pipeline,
-            "topic": place.topic,
-        },
+        "bucket": place.bucket,
+        "address": msgspec.structs.asdict(place.address),
         "target": target,
         "servers": broker.bootstrap_servers,
         "kafka": kafka,
@@ -436,7 +429,18 @@ def test_a_dry_run_shows_what_some_records_have_otherwise(
     produce(kafka_broker, source, 4)
     layout = Layout(format=JsonLines(), content=Envelope(), value_converter=JsonConverter())
     pipeline, place = land(kafka_broker, s3_server, source, layout)
-    options = ["--bucket", place.bucket, "--pipeline", place.pipeline, "--topic", source, "--to", target, "--id", "dry"]
+    options = [
+        "--bucket",
+        place.bucket,
+        "--pipeline",
+        place.address.pipeline,
+        "--topic",
+        source,
+        "--to",
+        target,
+        "--id",
+        "dry",
+    ]
     servers = ["--bootstrap-server", kafka_broker.bootstrap_servers, "--endpoint-url", s3_server.endpoint]
     style = ["--region", "us-east-1", "--addressing-style", "path"]
     assert main(["replay", *options, *servers, *style, "--dry-run"]) == 0
@@ -499,14 +503,8 @@ def test_objects_of_another_sink_are_sent_once(
         }
     for key, body in objects.items():
         pipeline.client.put_object(Bucket=pipeline.bucket, Key=key, Body=body)
-    place = Place(
-        bucket=pipeline.bucket,
-        topics_dir="topics",
-        pipeline="restore",
-        topic=source,
-        s3=s3_settings(s3_server.endpoint),
-        credentials=CREDENTIALS,
-    )
+    address = TopicAddress(topics_dir="topics", pipeline="restore", topic=source)
+    place = TopicLocation(pipeline.bucket, address, s3_settings(s3_server.endpoint), CREDENTIALS)
     accepted = ("key", "headers", "timestamp", *(["bytes"] if written_by == "confluent" else []))
     for _ in range(2):
         sent = send(kafka_broker, place, target, written_by=written_by, without=accepted)

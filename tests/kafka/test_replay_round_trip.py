@@ -24,11 +24,11 @@ from airflow_provider_kafka_s3.config import (
 )
 from airflow_provider_kafka_s3.reading.records import Record, kept_parts
 from airflow_provider_kafka_s3.replay.request import ReplayRequest
-from airflow_provider_kafka_s3.replay.run import Place, replay
+from airflow_provider_kafka_s3.replay.run import replay
 from dev.kafka_broker import KafkaBroker, Message
 from dev.s3_server import S3Server
 from tests.kafka.test_replay_sender import committed
-from tests.spark.pipeline import CREDENTIALS, Pipeline, s3_settings
+from tests.spark.pipeline import Pipeline
 
 COUNT: Final = 300
 NOW: Final = 1_750_000_000_000
@@ -110,14 +110,7 @@ def test_generated_records_of_every_format_come_back_as_they_were(
         kafka_broker.produce(source, messages, message_max_bytes=3_000_000)
         pipeline = Pipeline(kafka=config, endpoint=s3_server.endpoint, layout=layout)
         pipeline.land_here(source)
-        place = Place(
-            bucket=pipeline.bucket,
-            topics_dir=layout.topics_dir,
-            pipeline=pipeline.name,
-            topic=source,
-            s3=s3_settings(s3_server.endpoint),
-            credentials=CREDENTIALS,
-        )
+        place = pipeline.location(source)
         pipeline.close()
         missing: Any = tuple(part for part in kept_parts(layout).missing if part != "offset")
         done = replay(place, config, ReplayRequest(replay=target, target=target, without=missing))

@@ -21,6 +21,7 @@ import msgspec
 
 from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.execute import execute_plan
+from airflow_provider_kafka_s3.batch.location import TopicLocation
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
 from airflow_provider_kafka_s3.config import Layout
@@ -119,6 +120,11 @@ class Pipeline:
             topic=topic,
             registry=None if self.registry is None else RegistryClient(self.registry),
         )
+
+    def location(self, topic: str) -> TopicLocation:
+        """Where the topic is, for a replay."""
+        address = self.log(topic).address
+        return TopicLocation(self.bucket, address, s3_settings(self.endpoint, **self.stored), self.credentials)
 
     def topic_run(self, topic: str, run: str) -> Run:
         """One attempt of a run over a topic."""

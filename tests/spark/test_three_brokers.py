@@ -17,14 +17,14 @@ from airflow_provider_kafka_s3.exceptions import BatchLossError, DataLossError, 
 from airflow_provider_kafka_s3.kafka.source import KafkaSource
 from airflow_provider_kafka_s3.parallel import in_threads
 from airflow_provider_kafka_s3.replay.request import ReplayRequest
-from airflow_provider_kafka_s3.replay.run import Place, replay
+from airflow_provider_kafka_s3.replay.run import replay
 from airflow_provider_kafka_s3.testing.invariants import read_source
 from dev.kafka_broker import KAFKA_JARS, Message
 from dev.kafka_cluster import ThreeBrokers
 from dev.s3_server import S3Server, ThreadedS3Server
 from dev.waiting import wait_until
 from tests.spark.paused_read import JSON, check, more_than_held, outcome_of, paused_read, values
-from tests.spark.pipeline import CREDENTIALS, Pipeline, s3_settings
+from tests.spark.pipeline import Pipeline
 from tests.spark.probes import Gate
 
 if TYPE_CHECKING:
@@ -62,14 +62,7 @@ class Landed:
         self.pipeline = Pipeline(
             kafka={"bootstrap.servers": cluster.bootstrap_servers}, endpoint=server.endpoint, layout=ENVELOPES
         )
-        self.place = Place(
-            bucket=self.pipeline.bucket,
-            topics_dir=ENVELOPES.topics_dir,
-            pipeline=self.pipeline.name,
-            topic=self.topic,
-            s3=s3_settings(server.endpoint),
-            credentials=CREDENTIALS,
-        )
+        self.place = self.pipeline.location(self.topic)
         self.sent: Counter[bytes] = Counter()
 
     def produce(self, word: str) -> None:

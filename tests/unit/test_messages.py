@@ -12,6 +12,7 @@ from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.presence import missing_objects
 from airflow_provider_kafka_s3.batch.rebuilt_objects import object_builder
+from airflow_provider_kafka_s3.documents.addresses import TopicAddress
 from airflow_provider_kafka_s3.exceptions import SparkJobError, message_of
 from airflow_provider_kafka_s3.messages import count, either, or_nearest, readable, size
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
@@ -27,7 +28,7 @@ def topic_log(topic: str = "orders", topics_dir: str = "topics") -> TopicLog:
     """A log whose commands have all options of the operator."""
     options = ("--kafka-conn-id", "kafka_default", "--aws-conn-id", "aws_default")
     store = DurableStore(MemoryStore("lake"), Retrier(RetryPolicy()))
-    return TopicLog(store, topics_dir=topics_dir, pipeline="to-lake", topic=topic, connection_options=options)
+    return TopicLog(store, TopicAddress(topics_dir=topics_dir, pipeline="to-lake", topic=topic), options)
 
 
 def missing(log: TopicLog) -> str:

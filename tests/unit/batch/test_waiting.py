@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.documents.addresses import TopicAddress
 from airflow_provider_kafka_s3.documents.marker import Marker, PartitionState
 from airflow_provider_kafka_s3.exceptions import (
     DataLossError,
@@ -34,7 +35,7 @@ def kafka() -> SimulatedKafka:
 def log() -> TopicLog:
     """The topic's log in an empty bucket."""
     store = DurableStore(MemoryStore("lake"), Retrier(RetryPolicy(max_retries=0)))
-    return TopicLog(store, topics_dir="topics", pipeline="p", topic="orders")
+    return TopicLog(store, TopicAddress(topics_dir="topics", pipeline="p", topic="orders"))
 
 
 def fill(kafka: SimulatedKafka, partition: int, count: int, *, at: int = 0) -> None:

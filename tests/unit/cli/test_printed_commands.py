@@ -11,13 +11,15 @@ from typing import Any
 import pytest
 
 import airflow_provider_kafka_s3
+from airflow_provider_kafka_s3.batch import location
+from airflow_provider_kafka_s3.batch.location import TopicLocation
 from airflow_provider_kafka_s3.batch.remedies import Remedies
 from airflow_provider_kafka_s3.cli import access, main, store_checks
 from airflow_provider_kafka_s3.config import JsonLines, Layout
+from airflow_provider_kafka_s3.documents.addresses import TopicAddress
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.exceptions import KafkaS3Error
 from airflow_provider_kafka_s3.reading import Snapshot
-from airflow_provider_kafka_s3.reading import snapshot as snapshot_module
 from airflow_provider_kafka_s3.replay import run as replays
 from airflow_provider_kafka_s3.storage.s3 import S3Settings
 from tests.unit.cli.conftest import PIPELINE, TOPIC, TOPICS_DIR, Output, World, commands_in
@@ -44,7 +46,7 @@ def run_as_printed(world: World, commands: list[list[str]]) -> list[Output]:
 
 def test_every_remedy_is_a_command_that_the_command_line_takes() -> None:
     """With each of its arguments."""
-    remedies = Remedies(bucket="lake", topics_dir="raw topics", pipeline="p", topic="t", connection_options=STORE)
+    remedies = Remedies("lake", TopicAddress(topics_dir="raw topics", pipeline="p", topic="t"), STORE)
     arguments: dict[str, tuple[Any, ...]] = {
         "abandon": (3,),
         "abandon_or_leave_out": (3,),
@@ -129,17 +131,17 @@ def test_commands_of_readers_have_the_store_of_the_reader(world: World, monkeypa
     """A snapshot, and a replay, by settings of their own."""
     world.run("first", layout=Layout(topics_dir=TOPICS_DIR, format=JsonLines()))
     settings = S3Settings(endpoint_url=STORE[1], region=STORE[3])
-    monkeypatch.setattr(snapshot_module, "open_bucket", lambda *_: world.pipeline().log.store)
+    monkeypatch.setattr(location, "open_bucket", lambda *_: world.pipeline().log.store)
     found = Snapshot.open("lake", TOPIC, pipeline=PIPELINE, topics_dir=TOPICS_DIR, s3=settings)
     assert [one.code for one in run_as_printed(world, commands_in(found.log.remedies.status()))] == [0]
     world.bucket.delete(world.data_keys()[0])
-    places: list[replays.Place] = []
+    places: list[TopicLocation] = []
 
-    def replay(place: replays.Place, *_: object, **__: object) -> object:
+    def replay(place: TopicLocation, *_: object, **__: object) -> object:
         places.append(place)
         raise KafkaS3Error("sent nothing")
 
     monkeypatch.setattr(replays, "replay", replay)
     world.on_topic("replay", *STORE, "--id", "r", "--to", "copy")
-    hint = places[0].log(world.pipeline().log.store).remedies.restore([1])
+    hint = places[0].open_log(world.pipeline().log.store).remedies.restore([1])
     assert [one.code for one in run_as_printed(world, commands_in(hint))] == [0]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from airflow_provider_kafka_s3.documents import addresses
+from airflow_provider_kafka_s3.documents.addresses import TopicAddress
 from airflow_provider_kafka_s3.exceptions import (
     BatchLossError,
     CorruptControlError,
@@ -247,7 +248,7 @@ def test_errors_print_the_connections_of_the_operator() -> None:
 
     store = DurableStore(MemoryStore("lake"), Retrier())
     options = ("--kafka-conn-id", "k", "--aws-conn-id", "a")
-    log = TopicLog(store, topics_dir="", pipeline="p", topic="t", connection_options=options)
+    log = TopicLog(store, TopicAddress(topics_dir="", pipeline="p", topic="t"), options)
     assert log.remedies.reset() == (
         "`kafka-s3 reset --kafka-conn-id k --aws-conn-id a --bucket lake --topics-dir '' --pipeline p --topic t`"
     )

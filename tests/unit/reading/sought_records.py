@@ -7,6 +7,7 @@ from typing import Any
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.config import Layout
+from airflow_provider_kafka_s3.documents.addresses import TopicAddress
 from airflow_provider_kafka_s3.reading.seek import SoughtRecord
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage.durable import DurableStore
@@ -47,5 +48,7 @@ def counted(topic: Topic) -> tuple[TopicLog, FaultyStore, list[int]]:
         return stored
 
     store.get = counting  # type: ignore[method-assign]
-    log = TopicLog(DurableStore(store, Retrier()), topics_dir="lake", pipeline="orders-to-lake", topic="orders")
+    log = TopicLog(
+        DurableStore(store, Retrier()), TopicAddress(topics_dir="lake", pipeline="orders-to-lake", topic="orders")
+    )
     return log, store, sizes

@@ -27,6 +27,7 @@ from airflow_provider_kafka_s3.config import (
     default_partitioner,
 )
 from airflow_provider_kafka_s3.documents import addresses
+from airflow_provider_kafka_s3.documents.addresses import TopicAddress
 from airflow_provider_kafka_s3.documents.manifest import Amend
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, LogTamperedError, MarkerMissingError
@@ -54,7 +55,7 @@ def layout_of(record_format: Format | None = None, **more: Any) -> Layout:
 def log_of(topic: Topic, store: ObjectStore | None = None) -> TopicLog:
     """The log, as a reader has it."""
     opened = DurableStore(store or topic.bucket, Retrier())
-    return TopicLog(opened, topics_dir="lake", pipeline="orders-to-lake", topic="orders")
+    return TopicLog(opened, TopicAddress(topics_dir="lake", pipeline="orders-to-lake", topic="orders"))
 
 
 def append(topic: Topic, *numbers: int, partition: int = 0) -> None:
@@ -291,10 +292,10 @@ def test_a_topic_that_no_run_has_begun_to_land_is_refused(topic: Topic) -> None:
         ("orders", log.pipeline + "s", f"{log.pipeline!r}"),
         ("orders", "other", f"the pipelines there are {log.pipeline}"),
     ):
-        other = TopicLog(log.store, topics_dir=log.topics_dir, pipeline=pipeline, topic=name)
+        other = TopicLog(log.store, TopicAddress(topics_dir=log.topics_dir, pipeline=pipeline, topic=name))
         with pytest.raises(ConfigurationError, match=expected):
             Snapshot(other)
-    elsewhere = TopicLog(log.store, topics_dir="elsewhere", pipeline=log.pipeline, topic="orders")
+    elsewhere = TopicLog(log.store, TopicAddress(topics_dir="elsewhere", pipeline=log.pipeline, topic="orders"))
     with pytest.raises(ConfigurationError, match=r"there is no pipeline below .*; check bucket and topics_dir"):
         Snapshot(elsewhere)
 
@@ -308,8 +309,8 @@ def test_a_snapshot_is_opened_at_an_endpoint(topic: Topic, monkeypatch: pytest.M
         opened.append(settings)
         return log.store
 
-    for module in ("snapshot", "snapshots"):
-        monkeypatch.setattr(import_module(f"airflow_provider_kafka_s3.reading.{module}"), "open_bucket", open_bucket)
+    for module in ("batch.location", "reading.snapshots"):
+        monkeypatch.setattr(import_module(f"airflow_provider_kafka_s3.{module}"), "open_bucket", open_bucket)
     place: dict[str, Any] = {"pipeline": log.pipeline, "topics_dir": log.topics_dir}
     at, region = "http://store:9000", S3Settings(region="eu-central-1")
     assert Snapshot.open("lake", "orders", **place, endpoint_url=at).batch > 0

@@ -9,6 +9,7 @@ import pytest
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.documents import addresses
+from airflow_provider_kafka_s3.documents.addresses import TopicAddress
 from airflow_provider_kafka_s3.documents.codec import decode, encode
 from airflow_provider_kafka_s3.documents.log_index import LogIndex
 from airflow_provider_kafka_s3.documents.marker import Marker, PartitionState
@@ -39,7 +40,7 @@ def store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Me
 
 def snapshot(store: MemoryStore) -> Snapshot:
     """A new one, which has read nothing."""
-    log = TopicLog(DurableStore(store, Retrier()), topics_dir="topics", pipeline="lake", topic="events")
+    log = TopicLog(DurableStore(store, Retrier()), TopicAddress(topics_dir="topics", pipeline="lake", topic="events"))
     return Snapshot(log)
 
 

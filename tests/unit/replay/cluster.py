@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pytest
 
+from airflow_provider_kafka_s3.batch.location import TopicLocation
 from airflow_provider_kafka_s3.config import Envelope, JsonLines
 from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.replay import ReplayPlan
@@ -16,7 +17,7 @@ from airflow_provider_kafka_s3.exceptions import ReplayOvertakenError
 from airflow_provider_kafka_s3.kafka.offsets import TopicInfo
 from airflow_provider_kafka_s3.reading.record import Record, Records
 from airflow_provider_kafka_s3.replay import job, run
-from airflow_provider_kafka_s3.replay.job import Place, ReplayJob, send
+from airflow_provider_kafka_s3.replay.job import ReplayJob, send
 from airflow_provider_kafka_s3.replay.run import Replayed, ReplayProcess
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
@@ -29,12 +30,12 @@ PARTITIONS: Final = 3
 RECORDS: Final = 4
 
 
-class Here(Place):
+class Here(TopicLocation):
     """A bucket in memory."""
 
     bucket_in_memory: DurableStore
 
-    def store(self) -> DurableStore:
+    def open_bucket(self) -> DurableStore:
         return self.bucket_in_memory
 
 
@@ -109,7 +110,7 @@ class Replay:
         self.cluster = Cluster()
         monkeypatch.setattr(job, "send_partition", self.cluster.send_partition)
         monkeypatch.setattr(run, "KafkaCluster", Target)
-        self.place = Here(bucket="memory", topics_dir="lake", pipeline="orders-to-lake", topic="orders")
+        self.place = Here("memory", self.topic.pipeline.log.address)
         self.use(self.topic.bucket)
 
     def use(self, bucket: MemoryStore) -> None:

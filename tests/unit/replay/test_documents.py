@@ -114,7 +114,7 @@ def test_bytes_that_are_damaged_on_their_way_are_read_again(
 ) -> None:
     """Without TLS they may be; the document is whole."""
     key, reads = replay.document(name), list[str]()
-    store = replay.place.store()
+    store = replay.place.open_bucket()
     get = store.get
 
     def damaged_once(wanted: str, **more: Any) -> StoredObject | None:

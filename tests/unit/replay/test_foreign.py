@@ -11,6 +11,7 @@ import pytest
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.config import JsonLines
+from airflow_provider_kafka_s3.documents.addresses import TopicAddress
 from airflow_provider_kafka_s3.exceptions import (
     ConfigurationError,
     ForeignObjectError,
@@ -38,7 +39,9 @@ def sink(objects: dict[str, bytes], topics_dir: str = "topics", topic: str = "or
     memory = MemoryStore("lake")
     for key, body in objects.items():
         memory.put_new(key, body)
-    return memory, TopicLog(DurableStore(memory, Retrier()), topics_dir=topics_dir, pipeline="restore", topic=topic)
+    return memory, TopicLog(
+        DurableStore(memory, Retrier()), TopicAddress(topics_dir=topics_dir, pipeline="restore", topic=topic)
+    )
 
 
 def request(**more: Any) -> ReplayRequest:
@@ -204,7 +207,9 @@ def test_objects_of_a_pipeline_that_has_taken_over_are_not_those_of_the_sink(pip
         topic.append(b'{"n":%d}' % n, timestamp=1_700_000_000_000 + n)
     topic.pipeline.land(dataclasses.replace(topic.request(), starting={0: 2}))
     topic.bucket.put_new("lake/orders/partition=0/orders+0+0000000000+g1.json", b"{}\n")
-    log = TopicLog(DurableStore(topic.bucket, Retrier()), topics_dir="lake", pipeline=pipeline, topic="orders")
+    log = TopicLog(
+        DurableStore(topic.bucket, Retrier()), TopicAddress(topics_dir="lake", pipeline=pipeline, topic="orders")
+    )
     plan = plan_foreign_replay(log, request(**CONFLUENT), TARGET)
     assert [one.values.key for one in plan.foreign[0]] == [first]
 
@@ -228,7 +233,9 @@ def test_a_pipeline_that_has_released_the_topic_has_no_objects_there(died_at: st
         faults.inject(Fault.CRASH_BEFORE, operation="put_if_match", key="*/_owners/*")
     with contextlib.nullcontext() if marked else pytest.raises(SimulatedCrash):
         topic.pipeline_with(store).release(reason="the wrong name", operator="me")
-    log = TopicLog(DurableStore(topic.bucket, Retrier()), topics_dir="lake", pipeline="restore", topic="orders")
+    log = TopicLog(
+        DurableStore(topic.bucket, Retrier()), TopicAddress(topics_dir="lake", pipeline="restore", topic="orders")
+    )
     plan = plan_foreign_replay(log, request(**CONFLUENT), TARGET)
     assert [one.values.key for one in plan.foreign[0]] == objects
 

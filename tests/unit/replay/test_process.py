@@ -16,9 +16,11 @@ from typing import Any
 import psutil
 import pytest
 
+from airflow_provider_kafka_s3.batch.location import TopicLocation
+from airflow_provider_kafka_s3.documents.addresses import TopicAddress
 from airflow_provider_kafka_s3.documents.replay import ReplayObject, ReplayPlan
 from airflow_provider_kafka_s3.exceptions import KafkaUnavailableError, TransientError
-from airflow_provider_kafka_s3.replay.job import Place, ReplayJob
+from airflow_provider_kafka_s3.replay.job import ReplayJob
 from airflow_provider_kafka_s3.replay.process import ReplayProcess
 from airflow_provider_kafka_s3.replay.request import ReplayRequest
 from airflow_provider_kafka_s3.storage.credentials import S3Credentials
@@ -40,13 +42,11 @@ def job(server: str = "http://127.0.0.1:1", partitions: dict[int, Any] | None = 
         settings={},
         partitions=partitions or {},
     )
-    place = Place(
-        bucket="lake",
-        topics_dir="topics",
-        pipeline="p",
-        topic="orders",
-        s3=S3Settings(endpoint_url=server, region="us-east-1", addressing_style="path"),
-        credentials=S3Credentials(access_key_id="AK", secret_access_key="hidden-from-others"),
+    place = TopicLocation(
+        "lake",
+        TopicAddress(topics_dir="topics", pipeline="p", topic="orders"),
+        S3Settings(endpoint_url=server, region="us-east-1", addressing_style="path"),
+        S3Credentials(access_key_id="AK", secret_access_key="hidden-from-others"),
     )
     config = {"bootstrap.servers": "127.0.0.1:1", "sasl.password": "hidden-from-others"}
     return ReplayJob(place, config, ReplayRequest(replay="r", target="again"), plan, stalled_after=300)
