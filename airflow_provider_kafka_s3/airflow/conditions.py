@@ -7,12 +7,17 @@ changed password takes effect at once, and credentials of a role cannot expire w
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
+
+import msgspec
+from msgspec import Meta
 
 from airflow_provider_kafka_s3.airflow import connections
 from airflow_provider_kafka_s3.batch.source import Isolation
+from airflow_provider_kafka_s3.config.runs import Seconds
+from airflow_provider_kafka_s3.config.values import Value
 from airflow_provider_kafka_s3.documents.addresses import TopicAddress
 from airflow_provider_kafka_s3.messages import count
 
@@ -54,8 +59,7 @@ class Condition(Protocol):
         ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class LagCondition:
+class LagCondition(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The topics have a lag of at least ``min_records`` offsets, all topics together.
 
     Attributes:
@@ -73,14 +77,14 @@ class LagCondition:
     bucket: str
     pipeline: str
     topics_dir: str
-    min_records: int
+    min_records: Annotated[int, Meta(ge=1, description="records")]
     isolation: Isolation
     kafka_conn_id: str
     aws_conn_id: str | None
 
     def to_json(self) -> dict[str, Any]:
         """See :class:`Condition`."""
-        return asdict(self) | {"topics": list(self.topics)}
+        return msgspec.structs.asdict(self) | {"topics": list(self.topics)}
 
     def poll(self) -> PollResult:
         """See :class:`Condition`; the result is the lag per topic."""
@@ -102,8 +106,7 @@ class LagCondition:
         return PollResult(total >= self.min_records, lags, summary)
 
 
-@dataclass(frozen=True, kw_only=True)
-class WindowCondition:
+class WindowCondition(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Every partition of every topic has passed the end of a window.
 
     Attributes:
@@ -118,13 +121,13 @@ class WindowCondition:
     topics: tuple[str, ...]
     start: int
     end: int
-    grace: float
+    grace: Seconds
     isolation: Isolation
     kafka_conn_id: str
 
     def to_json(self) -> dict[str, Any]:
         """See :class:`Condition`."""
-        return asdict(self) | {"topics": list(self.topics)}
+        return msgspec.structs.asdict(self) | {"topics": list(self.topics)}
 
     def poll(self) -> PollResult:
         """See :class:`Condition`; the result has the window, and per topic the partitions that passed or are quiet."""

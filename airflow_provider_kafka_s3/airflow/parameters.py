@@ -6,12 +6,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from inspect import signature
-from typing import TYPE_CHECKING, Annotated, Any, Final
-
-from msgspec import Meta
+from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider_kafka_s3.config import Layout
-from airflow_provider_kafka_s3.config.values import Value, require_type, unknown_value
+from airflow_provider_kafka_s3.config.values import Value, require_type
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.layout.keys import data_key, validate_delimiters, validate_topic, with_schema_name
 from airflow_provider_kafka_s3.layout.patterns import time_pattern
@@ -27,7 +25,6 @@ __all__ = [
     "parse_starting_offsets",
     "parse_topics",
     "require_bucket",
-    "require_choice",
     "require_client_mode",
     "require_conf",
     "require_known",
@@ -35,7 +32,6 @@ __all__ = [
     "require_plain_env",
     "require_text",
     "require_topics_dir",
-    "require_types",
     "starting_of",
     "usable_layout",
 ]
@@ -47,22 +43,6 @@ _BUCKET: Final = re.compile("[a-zA-Z0-9._-]{1,255}")
 _ACCESS_POINT: Final = re.compile(r"arn:aws[a-z-]*:s3:[a-z0-9-]*:[0-9]{12}:accesspoint[/:][a-zA-Z0-9.-]{1,63}")
 _DIRECTORY_BUCKET: Final = "--x-s3"
 """The end of the names of directory buckets."""
-
-_SECONDS: Final = Annotated[float, Meta(ge=0, description="seconds")]
-
-_TYPES: Final[Mapping[str, Any]] = {
-    "max_dead_letters": Annotated[int, Meta(ge=0, description="dead letters")] | None,
-    "on_bad_timestamp": str,
-    "adopt_wait": _SECONDS,
-    "unsafe_single_writer": bool,
-    "kafka_conn_id": str,
-    "aws_conn_id": str | None,
-    "registry_conn_id": str | None,
-    "spark_conn_id": str,
-    "min_records": Annotated[int, Meta(ge=1, description="records")],
-    "grace": _SECONDS,
-}
-"""Types of parameters, by name."""
 
 
 def has_template(value: object) -> bool:
@@ -125,12 +105,6 @@ def require_topics_dir(value: object) -> str:
     return str(value)
 
 
-def require_choice(name: str, value: object, choices: Sequence[str]) -> None:
-    """Refuse a value that is none of the choices."""
-    if value not in choices:
-        raise ConfigurationError(unknown_value(f"{name}={value!r}", value, choices))
-
-
 def require_client_mode(deploy_mode: object, conf: object) -> None:
     """Refuse a driver in the cluster, as far as the deploy mode is known when the DAG is parsed.
 
@@ -179,17 +153,6 @@ def require_known(kind: type, kwargs: Mapping[str, object], groups: Mapping[str,
                 raise ConfigurationError(f"{name} is a field of {group}; write {group}={{{name!r}: …}}")
         if name not in known and (near := nearest(name, known)) is not None:
             raise ConfigurationError(f"{kind.__name__} has no parameter {name!r}; did you mean {near!r}?")
-
-
-def require_types(given: Mapping[str, object]) -> None:
-    """Refuse parameters of a wrong type, before they are used in arithmetic or comparisons.
-
-    Args:
-        given: parameters by name; those without a type in ``_TYPES`` are not checked.
-    """
-    for name, value in given.items():
-        if name in _TYPES:
-            require_type(name, value, _TYPES[name])
 
 
 def parse_topics(topics: object) -> tuple[str, ...]:

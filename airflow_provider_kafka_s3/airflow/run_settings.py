@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+import dataclasses
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
+from airflow_provider_kafka_s3.batch.request import Action, OnFutureTimestamp, RequestedWindow, RunRequest, Starting
 from airflow_provider_kafka_s3.config import (
     Compatibility,
     Content,
@@ -21,54 +23,59 @@ from airflow_provider_kafka_s3.config import (
     Rotation,
     Upload,
 )
+from airflow_provider_kafka_s3.config.runs import Seconds
+from airflow_provider_kafka_s3.config.values import Value
 from airflow_provider_kafka_s3.kafka.options import Isolation
 from airflow_provider_kafka_s3.retry import RetryPolicy
-
-if TYPE_CHECKING:
-    from airflow_provider_kafka_s3.airflow.run_window import OffsetRanges
-    from airflow_provider_kafka_s3.batch.request import Action, RunRequest, Starting
 
 __all__ = ["RunSettings"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunSettings:
+class RunSettings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Parameters of :class:`~airflow_provider_kafka_s3.operators.kafka_to_s3.KafkaToS3Operator`, by the same names.
 
-    ``topics``, ``bucket``, ``pipeline`` and ``topics_dir`` may be templates until the operator has rendered them. They
-    are not checked here.
+    Those whose type is ``Any`` may be templates until the operator has rendered them, and have checks of their own.
+    Parameters with the name of a field of :class:`~airflow_provider_kafka_s3.config.Layout` or
+    :class:`~airflow_provider_kafka_s3.batch.request.RunRequest` are that field.
     """
 
-    topics: str | Sequence[str]
-    bucket: str
-    pipeline: str
-    topics_dir: str
+    topics: Any
+    bucket: Any
+    pipeline: Any
+    topics_dir: Any
     format: Format
     value_converter: Converter | None
     key_converter: Converter
     content: Content
     partitioner: Partitioner
     offsets: Literal["incremental", "data_interval"]
-    starting_offsets: str | Mapping[Any, Any] | None
+    starting_offsets: Any
     rotation: Rotation
     naming: KeyNaming
     schema_compatibility: Compatibility | None
     limits: Limits
     upload: Upload
     errors: OnError
-    max_dead_letters: int | None
+    max_dead_letters: Annotated[int, Meta(ge=0, description="dead letters")] | None
     on_bad_timestamp: str
     isolation: Isolation
     on_data_loss: Literal["fail", "skip"]
-    on_future_timestamp: Literal["fail", "read_to_end"]
+    on_future_timestamp: OnFutureTimestamp
     on_missing: Literal["fail", "ignore"]
-    adopt_wait: float
+    on_empty: Literal["success", "skip"]
+    adopt_wait: Seconds
     unsafe_single_writer: bool
     request_retry: RetryPolicy
-    kafka_options: dict[str, str] = field(repr=False)
+    kafka_options: dict[str, Any]
     kafka_conn_id: str
     aws_conn_id: str | None
     registry_conn_id: str | None
+    spark_conn_id: str
+
+    def __repr__(self) -> str:
+        return f"RunSettings(pipeline={self.pipeline!r}, topics={self.topics!r})"  # kafka_options may hold secrets
+
+    __str__ = __repr__
 
     def layout(self, topics_dir: str, zone_database: str = "", encryption: str = "") -> Layout:
         """The layout of the objects.
@@ -78,23 +85,9 @@ class RunSettings:
             zone_database: release of the time zone database, which is known when the task runs.
             encryption: of the store, likewise.
         """
-        return Layout(
-            topics_dir=topics_dir,
-            format=self.format,
-            value_converter=self.value_converter,
-            key_converter=self.key_converter,
-            content=self.content,
-            partitioner=self.partitioner,
-            rotation=self.rotation,
-            naming=self.naming,
-            part_size=self.upload.part_size,
-            errors=self.errors,
-            on_bad_timestamp=self.on_bad_timestamp,
-            zone_database=zone_database,
-            schema_compatibility=self.schema_compatibility,
-            tags=self.upload.object_tags,
-            encryption=encryption,
-        )
+        rendered = {"topics_dir": topics_dir, "zone_database": zone_database, "encryption": encryption}
+        stored = {"part_size": self.upload.part_size, "tags": self.upload.object_tags}
+        return Layout(**{**self._named(Layout.__struct_fields__), **rendered, **stored})
 
     def request(
         self,
@@ -102,7 +95,7 @@ class RunSettings:
         starting: Starting | None,
         *,
         run: str,
-        window: tuple[int, int] | OffsetRanges | None,
+        window: RequestedWindow | None,
         action: Action,
         attempt: str,
     ) -> RunRequest:
@@ -119,8 +112,6 @@ class RunSettings:
         Raises:
             ConfigurationError: a parameter is invalid.
         """
-        from airflow_provider_kafka_s3.batch.request import RunRequest
-
         # A window is landed as a whole: a limit would leave a gap that no later run fills.
         limits = self.limits
         if window is not None and self.offsets == "incremental":
@@ -132,21 +123,19 @@ class RunSettings:
             "isolation": self.isolation,
             "records_per_run": limits.records_per_run,
         }
-        return RunRequest(
-            run=run,
-            offsets="incremental" if window is None else "data_interval",
-            action=action,
-            layout=layout,
-            starting=starting,
-            window=window,
-            isolation=self.isolation,
-            limits=limits,
-            on_data_loss=self.on_data_loss,
-            max_dead_letters=self.max_dead_letters,
-            on_future_timestamp=self.on_future_timestamp,
-            on_missing=self.on_missing,
-            adopt_wait=self.adopt_wait,
-            unsafe_single_writer=self.unsafe_single_writer,
-            attempt=attempt,
-            params={name: str(value) for name, value in given.items() if value is not None},
-        )
+        of_run: dict[str, Any] = {
+            "run": run,
+            "offsets": "incremental" if window is None else "data_interval",
+            "action": action,
+            "layout": layout,
+            "starting": starting,
+            "window": window,
+            "limits": limits,
+            "attempt": attempt,
+            "params": {name: str(value) for name, value in given.items() if value is not None},
+        }
+        return RunRequest(**{**self._named(field.name for field in dataclasses.fields(RunRequest)), **of_run})
+
+    def _named(self, fields: Iterable[str]) -> dict[str, Any]:
+        """The parameters with these names."""
+        return {name: getattr(self, name) for name in fields if name in self.__struct_fields__}

@@ -22,9 +22,10 @@ from airflow_provider_kafka_s3.config.stored import (
 )
 from airflow_provider_kafka_s3.config.values import Value, make_value, require
 
-__all__ = ["Limits", "Upload", "Window", "parse_upload", "stored_options"]
+__all__ = ["Limits", "Seconds", "Upload", "Window", "parse_upload", "stored_options"]
 
 Records = Annotated[int, Meta(ge=1, description="records")]
+Seconds = Annotated[float, Meta(ge=0, description="seconds")]
 
 
 class Limits(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -20,7 +20,16 @@ from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.messages import either, or_nearest
 from airflow_provider_kafka_s3.structs import describing_types
 
-__all__ = ["TAG", "Value", "make_value", "reject_control_characters", "require", "require_type", "unknown_value"]
+__all__ = [
+    "TAG",
+    "Value",
+    "make_value",
+    "reject_control_characters",
+    "require",
+    "require_fields",
+    "require_type",
+    "unknown_value",
+]
 
 TAG: Final = "kind"
 """Name of the field that distinguishes the classes of a union, in mappings and documents."""
@@ -131,6 +140,12 @@ def require_type(what: str, value: object, wanted: Any) -> None:
         raise ConfigurationError(_wrong(what, value, wanted)) from None
 
 
+def require_fields(kind: type[Value], given: Mapping[str, object]) -> None:
+    """Check some fields of a value before all of them are known; see :func:`require_type`."""
+    for name, value in given.items():
+        require_type(name, value, _fields(kind)[name])
+
+
 def unknown_value(what: str, value: object, choices: Sequence[str]) -> str:
     """What to say about a value that is none of the choices.
 
@@ -158,13 +173,11 @@ def _converted(what: str, value: object, wanted: Any) -> Any:
 
 
 def _wrong(what: str, value: object, wanted: Any) -> str:
-    if get_origin(wanted) is Literal:
-        choices = get_args(wanted)
-        return (
-            unknown_value(f"{what}={value!r}", value, choices)
-            if isinstance(value, str)
-            else f"{what}={value!r} must be {either(choices)}"
-        )
+    choices = [
+        choice for kind in (wanted, *get_args(wanted)) if get_origin(kind) is Literal for choice in get_args(kind)
+    ]
+    if choices and isinstance(value, str):
+        return unknown_value(f"{what}={value!r}", value, choices)
     described = inspect.type_info(wanted)
     return f"{what}={value!r} must be {_words(described)}{_reason(described)}"
 

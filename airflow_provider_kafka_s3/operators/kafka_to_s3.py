@@ -7,7 +7,7 @@ import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator  # noqa: TID253 - it is the base class
 from airflow.providers.common.compat.openlineage.utils.spark import (  # noqa: TID253 - loaded by the base class
@@ -335,12 +335,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
 
     def _validate(self) -> None:
         """Check the parameters as far as possible without connections; templates are checked when they are rendered."""
-        parameters.require_types(vars(self))
-        parameters.require_choice("offsets", self.offsets, ("incremental", "data_interval"))
-        parameters.require_choice("isolation", self.isolation, get_args(Isolation))
-        parameters.require_choice("errors", self.errors, get_args(OnError))
-        if self.schema_compatibility is not None:
-            parameters.require_choice("schema_compatibility", self.schema_compatibility, get_args(Compatibility))
+        settings = self._run_settings()
         converters = (self.value_converter, self.key_converter)
         if any(map(needs_registry, converters)) != (self.registry_conn_id is not None):
             raise ConfigurationError(
@@ -352,10 +347,6 @@ class KafkaToS3Operator(SparkSubmitOperator):
                 "max_dead_letters has no effect with errors='fail', which lands no dead letters. Remove it, or use "
                 "errors='dead_letter'"
             )
-        parameters.require_choice("on_data_loss", self.on_data_loss, ("fail", "skip"))
-        parameters.require_choice("on_future_timestamp", self.on_future_timestamp, ("fail", "read_to_end"))
-        parameters.require_choice("on_missing", self.on_missing, ("fail", "ignore"))
-        parameters.require_choice("on_empty", self.on_empty, ("success", "skip"))
         parameters.require_text("on_bad_timestamp", self.on_bad_timestamp)
         parameters.require_plain_env(self.env_vars)
         parameters.require_client_mode(self._deploy_mode, self.conf)
@@ -379,7 +370,6 @@ class KafkaToS3Operator(SparkSubmitOperator):
             parameters.require_bucket(self.bucket)
         known = not parameters.has_template(self.topics_dir)
         topics_dir = parameters.require_topics_dir(self.topics_dir) if known else "topics"
-        settings = self._run_settings()
         layout = parameters.require_layout(settings.layout(topics_dir))
         # A request checks itself. Run, window and topic are placeholders; they are known when the task runs.
         window = (0, 1) if self.offsets == "data_interval" else None
@@ -387,7 +377,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
         settings.request(layout, "earliest", run="", window=window, action=action, attempt="")
 
     def _run_settings(self) -> RunSettings:
-        return RunSettings(**{field.name: getattr(self, field.name) for field in dataclasses.fields(RunSettings)})
+        return RunSettings(**{name: getattr(self, name) for name in RunSettings.__struct_fields__})
 
     # -- the task -----------------------------------------------------------------------------------------------------
 

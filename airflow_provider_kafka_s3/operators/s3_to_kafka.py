@@ -13,6 +13,7 @@ from airflow.providers.common.compat.sdk import AirflowSkipException, BaseOperat
 from airflow_provider_kafka_s3.airflow import connections, parameters
 from airflow_provider_kafka_s3.airflow.task_errors import as_task_error
 from airflow_provider_kafka_s3.batch.location import TopicLocation
+from airflow_provider_kafka_s3.config.values import require_type
 from airflow_provider_kafka_s3.documents.addresses import TopicAddress
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, NothingToReplayError, message_of
 from airflow_provider_kafka_s3.messages import count
@@ -138,7 +139,7 @@ class S3ToKafkaOperator(BaseOperator):
         self._killed = False
         for name in ("bucket", "topic", "pipeline", "target"):
             parameters.require_text(name, getattr(self, name))
-        parameters.require_choice("on_empty", on_empty, ("fail", "skip"))
+        require_type("on_empty", on_empty, Literal["fail", "skip"])
         for name, given in (("without", without), ("folders", folders)):
             if isinstance(given, str):
                 raise ConfigurationError(f"{name}={given!r} must be a list, such as [{given!r}]")

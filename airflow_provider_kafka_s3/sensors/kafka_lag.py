@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_kafka_s3.airflow import parameters
 from airflow_provider_kafka_s3.airflow.conditions import LagCondition
 from airflow_provider_kafka_s3.airflow.polling_sensor import PollingSensor
+from airflow_provider_kafka_s3.config.values import require_fields
 from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.kafka.options import Isolation
 
@@ -74,8 +75,8 @@ class KafkaLagSensor(PollingSensor):
         self.isolation = isolation
         self.kafka_conn_id = kafka_conn_id
         self.aws_conn_id = aws_conn_id
-        parameters.require_choice("isolation", isolation, get_args(Isolation))
-        parameters.require_types(vars(self))
+        own = ("min_records", "isolation", "kafka_conn_id", "aws_conn_id")
+        require_fields(LagCondition, {name: getattr(self, name) for name in own})
         if not parameters.has_template(topics):
             parameters.parse_topics(topics)
         if not parameters.has_template(bucket):

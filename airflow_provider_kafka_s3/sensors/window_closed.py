@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -12,7 +12,7 @@ from airflow_provider_kafka_s3.airflow import parameters, run_window
 from airflow_provider_kafka_s3.airflow.conditions import WindowCondition
 from airflow_provider_kafka_s3.airflow.polling_sensor import PollingSensor
 from airflow_provider_kafka_s3.config import Window, parse_partitioner
-from airflow_provider_kafka_s3.config.values import make_value
+from airflow_provider_kafka_s3.config.values import make_value, require_fields
 from airflow_provider_kafka_s3.kafka.options import Isolation
 
 if TYPE_CHECKING:
@@ -74,14 +74,13 @@ class KafkaWindowClosedSensor(PollingSensor):
         super().__init__(**kwargs)
         self.topics = topics
         seconds = grace.total_seconds() if isinstance(grace, timedelta) else grace
-        parameters.require_types({"grace": seconds})
+        own = {"grace": seconds, "isolation": isolation, "kafka_conn_id": kafka_conn_id}
+        require_fields(WindowCondition, own)
         self.grace = float(seconds)
         self.isolation = isolation
         self.partitioner = parse_partitioner(partitioner)
         self.window = make_value("window", (Window,), window)
         self.kafka_conn_id = kafka_conn_id
-        parameters.require_choice("isolation", isolation, get_args(Isolation))
-        parameters.require_types(vars(self))
         if not parameters.has_template(topics):
             parameters.parse_topics(topics)
 

@@ -541,7 +541,7 @@ def test_killing_a_task_that_never_submitted_needs_no_connection(orders: Bench) 
             "schema_compatibility='BACKWARDS' is not known; did you mean 'BACKWARD'",
         ),
         ({"schema_compatibility": "NONE"}, "schema_compatibility='NONE' needs values with a schema"),
-        ({"naming": {"schema_affix": "prefix"}}, "schema_affix='prefix' must be"),
+        ({"naming": {"schema_affix": "prefix"}}, "schema_affix='prefix' is not known; did you mean 'PREFIX'"),
         ({"upload": {"threads": 0}}, "^upload: threads=0 must be a positive whole number"),
         ({"upload": {"part_size": 1}}, "part_size=1 must be .* S3 takes no parts below 5 MiB"),
         ({"naming": {"file_delim": "0"}}, "file_delim='0' contains a digit"),
