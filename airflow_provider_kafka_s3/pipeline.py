@@ -14,12 +14,14 @@ from airflow_provider_kafka_s3.batch.dead_letter_limit import DeadLetterLimit
 from airflow_provider_kafka_s3.batch.execute import execute_plan
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.pinned_schemas import NoRegistry, PinnedSchemas
+from airflow_provider_kafka_s3.batch.planning import recovery_target
 from airflow_provider_kafka_s3.batch.rebuild import BuildObjects
 from airflow_provider_kafka_s3.batch.rebuilt_objects import object_builder
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
 from airflow_provider_kafka_s3.batch.roll_forward import Recovered, roll_forward
 from airflow_provider_kafka_s3.batch.run import TopicRun
 from airflow_provider_kafka_s3.batch.source import Isolation, Source
+from airflow_provider_kafka_s3.batch.view import View
 from airflow_provider_kafka_s3.config import Layout, Upload
 from airflow_provider_kafka_s3.documents.addresses import TopicAddress
 from airflow_provider_kafka_s3.documents.manifest import Manifest
@@ -28,16 +30,18 @@ from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.documents.planner import TaskHasEnded
 from airflow_provider_kafka_s3.inspect.lag import lag
 from airflow_provider_kafka_s3.inspect.status import TopicStatus, topic_status
+from airflow_provider_kafka_s3.inspect.topics import has_begun, require_begun, require_landed
 from airflow_provider_kafka_s3.inspect.verify import VerifyRun
 from airflow_provider_kafka_s3.kafka.offsets import ConsumerGroup
 from airflow_provider_kafka_s3.maintenance.abandon import abandon
 from airflow_provider_kafka_s3.maintenance.accept_loss import Absent, absent, accept_deleted, accept_gone, accept_loss
 from airflow_provider_kafka_s3.maintenance.gc import Garbage, collect, find_garbage
 from airflow_provider_kafka_s3.maintenance.last_chunks import find_data_objects, offsets_of_last_chunks
+from airflow_provider_kafka_s3.maintenance.named_batch import require_plan
 from airflow_provider_kafka_s3.maintenance.recover import recover
 from airflow_provider_kafka_s3.maintenance.release import release, undecided
 from airflow_provider_kafka_s3.maintenance.repair import GoneRule, Repaired, repair
-from airflow_provider_kafka_s3.maintenance.reset import reset
+from airflow_provider_kafka_s3.maintenance.reset import live_topic_id, reset
 from airflow_provider_kafka_s3.maintenance.takeover import Takeover, plan_takeover, take_over
 from airflow_provider_kafka_s3.parallel import Parallel, in_threads
 from airflow_provider_kafka_s3.registry.schemas import SchemaSource
@@ -210,6 +214,30 @@ class TopicPipeline:
     def lag(self, isolation: Isolation = "read_committed") -> int:
         """See :func:`~airflow_provider_kafka_s3.inspect.lag.lag`."""
         return lag(self.log, self.source, isolation)
+
+    def has_begun(self) -> bool:
+        """See :func:`~airflow_provider_kafka_s3.inspect.topics.has_begun`."""
+        return has_begun(self.log)
+
+    def require_begun(self) -> None:
+        """See :func:`~airflow_provider_kafka_s3.inspect.topics.require_begun`."""
+        require_begun(self.log)
+
+    def require_landed(self) -> None:
+        """See :func:`~airflow_provider_kafka_s3.inspect.topics.require_landed`."""
+        require_landed(self.log)
+
+    def require_plan(self, batch: int) -> Plan:
+        """See :func:`~airflow_provider_kafka_s3.maintenance.named_batch.require_plan`."""
+        return require_plan(self.committer, batch)
+
+    def live_topic_id(self, view: View) -> str:
+        """See :func:`~airflow_provider_kafka_s3.maintenance.reset.live_topic_id`."""
+        return live_topic_id(self.committer, view)
+
+    def owed(self, view: View) -> Offsets:
+        """The offsets that :meth:`recover` lands."""
+        return recovery_target(view)
 
     # -- maintenance --------------------------------------------------------------------------------------------------
 

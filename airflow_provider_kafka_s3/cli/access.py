@@ -20,7 +20,7 @@ from airflow_provider_kafka_s3.cli.stored_connections import read_connection
 from airflow_provider_kafka_s3.config import Upload, parse_upload
 from airflow_provider_kafka_s3.documents.addresses import TopicAddress
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
-from airflow_provider_kafka_s3.inspect.topics import has_begun, nothing_there, owned_topics, require_begun
+from airflow_provider_kafka_s3.inspect.topics import nothing_there, owned_topics
 from airflow_provider_kafka_s3.pipeline import TopicPipeline, open_topic
 from airflow_provider_kafka_s3.registry.client import RegistryClient
 from airflow_provider_kafka_s3.retry import Retrier
@@ -281,7 +281,7 @@ class Access:
             raise nothing_there(self.store, topics_dir=self.topics_dir, pipeline=self.arguments.pipeline)
         if self.arguments.topic:
             for topic in found:
-                require_begun(topic.log)
+                topic.require_begun()
         return found
 
     def known_topics(self) -> list[TopicPipeline]:
@@ -302,9 +302,9 @@ class Access:
         """
         found = self.topic_pipelines()
         if not self.arguments.topic:
-            return [topic for topic in found if has_begun(topic.log)]
+            return [topic for topic in found if topic.has_begun()]
         for topic in found:
-            self.require_landed(topic)
+            topic.require_landed()
         return found
 
     def landed_topic(self) -> TopicPipeline:
@@ -314,23 +314,8 @@ class Access:
             ConfigurationError: the pipeline has never landed it.
         """
         topic = self.topic_pipeline(self.arguments.topic)
-        self.require_landed(topic)
+        topic.require_landed()
         return topic
-
-    def require_landed(self, topic: TopicPipeline) -> None:
-        """Refuse a topic without marker and without batches: its name, or another option, is probably misspelt.
-
-        Raises:
-            ConfigurationError: the pipeline has never landed it.
-        """
-        log = topic.log
-        if not has_begun(log):
-            require_begun(log)
-            raise ConfigurationError(
-                f"nothing of topic {log.topic!r} is landed: the first run of pipeline {log.pipeline!r} has ended "
-                f"before its first batch. Nothing was changed. Start a run; or, if it is not the pipeline that should "
-                f"land the topic: {log.remedies.release()}"
-            )
 
     def _option(self, name: str) -> str | None:
         return getattr(self.arguments, name) or os.environ.get(_ENVIRONMENT[name]) or None

@@ -8,15 +8,11 @@ from __future__ import annotations
 import argparse
 from typing import Any, Final
 
-from airflow_provider_kafka_s3.batch.planning import recovery_target
 from airflow_provider_kafka_s3.cli.access import Access
 from airflow_provider_kafka_s3.cli.command import Command, add_unproven
 from airflow_provider_kafka_s3.cli.output import FINDINGS, OK, Answer, count, table
 from airflow_provider_kafka_s3.documents.notation import parse_offsets
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
-from airflow_provider_kafka_s3.inspect.topics import require_begun
-from airflow_provider_kafka_s3.maintenance.named_batch import require_plan
-from airflow_provider_kafka_s3.maintenance.reset import live_topic_id
 
 __all__ = ["COMMANDS", "abandon", "accept_loss", "collect", "recover", "release", "reset"]
 
@@ -24,7 +20,7 @@ __all__ = ["COMMANDS", "abandon", "accept_loss", "collect", "recover", "release"
 def abandon(access: Access) -> Answer:
     """Abandon an undecided batch."""
     arguments, topic = access.arguments, access.landed_topic()
-    plan = require_plan(topic.committer, arguments.batch)
+    plan = topic.require_plan(arguments.batch)
     data: dict[str, Any] = {"batch": plan.batch, "offsets": plan.claim.to_json(), "dry_run": arguments.dry_run}
     if arguments.dry_run:
         decision = topic.log.read_manifest(plan.batch)
@@ -111,7 +107,7 @@ def reset(access: Access) -> Answer:
     """Continue with a topic that was created again."""
     arguments, topic = access.arguments, access.landed_topic()
     view = topic.log.view()
-    live = live_topic_id(topic.committer, view)
+    live = topic.live_topic_id(view)
     data: dict[str, Any] = {"stored_topic_id": view.topic_id, "live_topic_id": live, "dry_run": arguments.dry_run}
     if arguments.dry_run:
         if live == view.topic_id and view.open_reset is None:
@@ -141,7 +137,7 @@ def release(access: Access) -> Answer:
     """Let another pipeline land a topic of which this one has landed nothing."""
     arguments = access.arguments
     topic = access.topic_pipeline(arguments.topic)
-    require_begun(topic.log)
+    topic.require_begun()
     abandoned = list(topic.undecided())
     if not arguments.dry_run:
         topic.release(reason=arguments.reason, operator=arguments.operator)
@@ -158,7 +154,7 @@ def recover(access: Access) -> Answer:
     arguments, topic = access.arguments, access.landed_topic()
     view = topic.log.view()
     if arguments.dry_run:
-        owed = recovery_target(view)
+        owed = topic.owed(view)
         rows = [
             (n, "decided" if topic.log.read_manifest(n) else "planned", p.claim.count, topic.log.planned_by(n))
             for n, p in sorted(view.open_plans.items())

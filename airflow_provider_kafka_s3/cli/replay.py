@@ -72,7 +72,7 @@ def replay(access: Access) -> Answer:
     arguments = access.arguments
     topic = access.topic_pipeline(arguments.topic)
     if arguments.written_by is None:
-        access.require_landed(topic)
+        topic.require_landed()
     settings, credentials = access.s3_access
     place = TopicLocation(access.bucket, topic.log.address, settings, credentials, access.options)
     request = ReplayRequest(

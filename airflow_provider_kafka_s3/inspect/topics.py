@@ -14,7 +14,7 @@ from airflow_provider_kafka_s3.parallel import in_threads
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.port import ObjectInfo
 
-__all__ = ["has_begun", "nothing_there", "owned_topics", "require_begun"]
+__all__ = ["has_begun", "nothing_there", "owned_topics", "require_begun", "require_landed"]
 
 
 def owned_topics(store: DurableStore, *, topics_dir: str, pipeline: str | None = None) -> list[TopicAddress]:
@@ -79,4 +79,19 @@ def require_begun(log: TopicLog) -> None:
         raise ConfigurationError(
             f"pipeline {log.pipeline!r} has not begun to land topic {log.topic!r} below "
             f"{log.store.url(log.topics_dir)}. Nothing was read{there}"
+        )
+
+
+def require_landed(log: TopicLog) -> None:
+    """Refuse a topic without marker and without batches: its name, or another option, is probably misspelt.
+
+    Raises:
+        ConfigurationError: the pipeline has never landed it.
+    """
+    if not has_begun(log):
+        require_begun(log)
+        raise ConfigurationError(
+            f"nothing of topic {log.topic!r} is landed: the first run of pipeline {log.pipeline!r} has ended "
+            f"before its first batch. Nothing was changed. Start a run; or, if it is not the pipeline that should "
+            f"land the topic: {log.remedies.release()}"
         )

@@ -118,108 +118,171 @@ def send_partition(
         ConfigurationError: they do not take these records.
         KafkaS3Error: a request failed.
     """
-    from confluent_kafka import KafkaException
-
     group, events = f"{PREFIX}{name}", ClientEvents()
-    what = f"replay partition {partition} to topic {topic!r} at {config['bootstrap.servers']}"
     # Kafka refuses to read an offset whose transaction is open, but only to readers of committed records.
     reading = {"group.id": group, "enable.auto.commit": False, "isolation.level": "read_committed"}
-    batch: list[Records] = []
-    coordinated = False
-    reader = client.consumer({**config, **reading}, events)
-    try:
-        # The hash of the Java client, as other producers of the topic have it.
-        settings = {"partitioner": "murmur2_random", "linger.ms": 200, **config, "transactional.id": group}
-        producer = client.producer(settings, events)
-        try:
-            limits = RequestLimits.of(config)
-            producer.init_transactions(min(timeout, REACH))
-            begun = has_begun()
-            sent = _progress(reader, config, group, topic, min(timeout, REACH))
-            coordinated = True
-            if sent == _NO_PROGRESS:
-                if begun:
-                    raise ControlError(
-                        f"replay {replay!r} of partition {partition} to topic {topic!r} has begun, and consumer group "
-                        f"{group!r} has no committed offset any more: Kafka deletes those older than "
-                        f"offsets.retention.minutes. Nothing was sent, since records could be there twice. Compare the "
-                        f"target with the source, and replay what is missing with another id"
-                    )
-                producer.begin_transaction()
-                sent = 0
-                _commit(producer, reader, topic, sent, timeout)
-            if not begun:
-                on_begin()
+    # The hash of the Java client, as other producers of the topic have it.
+    sending = {"partitioner": "murmur2_random", "linger.ms": 200, **config, "transactional.id": group}
+    with contextlib.closing(client.consumer({**config, **reading}, events)) as reader:
+        sender = _PartitionSender(
+            client.producer(sending, events),
+            reader,
+            events,
+            config,
+            group=group,
+            topic=topic,
+            what=f"replay {replay!r} of partition {partition} to topic {topic!r}",
+            timeout=timeout,
+        )
+        with sender.explained_errors(
+            f"replay partition {partition} to topic {topic!r} at {config['bootstrap.servers']}"
+        ):
+            sent = sender.begin(has_begun, on_begin)
             for batch in transactions(records(sent), records_per_transaction):
-                producer.begin_transaction()
-                produce_records(
-                    producer,
-                    topic,
-                    batch,
-                    limits,
-                    keeps_partition=keeps_partition,
-                    keeps_timestamp=keeps_timestamp,
-                    timeout=timeout,
-                )
-                sent += sum(map(len, batch))
-                _commit(producer, reader, topic, sent, timeout)
+                sent = sender.send(batch, sent, keeps_partition=keeps_partition, keeps_timestamp=keeps_timestamp)
             return sent
-        except BaseException as e:
-            error = _cause(producer, e) if isinstance(e, KafkaException) else None
-            # What is not aborted here is aborted by the next producer with this transactional id, or by Kafka in time.
-            with contextlib.suppress(KafkaException):
-                producer.abort_transaction(_ABORT)
-            if error is not None:
-                if error.name() in _FENCED:
-                    raise ReplayOvertakenError(
-                        f"another process sends replay {replay!r} of partition {partition} to topic {topic!r} and has "
-                        f"taken over. This one has sent nothing more, and the other one continues where it was"
-                    ) from e
-                found = refusal(events.denied or error, what, [*itertools.chain.from_iterable(batch)]) or to_error(
-                    error, events, what=what
+
+
+class _PartitionSender:
+    """The clients that send a source partition: first the progress is known, then one transaction follows another."""
+
+    def __init__(
+        self,
+        producer: Producer,
+        reader: Consumer,
+        events: ClientEvents,
+        config: Mapping[str, Any],
+        *,
+        group: str,
+        topic: str,
+        what: str,
+        timeout: float,
+    ) -> None:
+        self._producer, self._reader, self._events = producer, reader, events
+        self._config, self._limits = config, RequestLimits.of(config)
+        self._group, self._topic, self._what, self._timeout = group, topic, what, timeout
+        self._has_progress = False
+        self._batch: list[Records] = []
+
+    def begin(self, has_begun: Callable[[], bool], on_begin: Callable[[], object]) -> int:
+        """Fence earlier processes; returns the number of records that are sent. See :func:`send_partition`."""
+        soon = min(self._timeout, REACH)
+        self._producer.init_transactions(soon)
+        begun = has_begun()
+        sent = self._progress(soon)
+        self._has_progress = True
+        if sent == _NO_PROGRESS:
+            if begun:
+                raise ControlError(
+                    f"{self._what} has begun, and consumer group {self._group!r} has no committed offset any more: "
+                    f"Kafka deletes those older than offsets.retention.minutes. Nothing was sent, since records could "
+                    f"be there twice. Compare the target with the source, and replay what is missing with another id"
                 )
-                if isinstance(found, TransientError):
-                    # The client has repeated requests to the coordinators for as long as a restart takes.
-                    found.repeatable = coordinated
-                raise found from e
+            sent = 0
+            self._producer.begin_transaction()
+            self._commit(sent)
+        if not begun:
+            on_begin()
+        return sent
+
+    def send(self, batch: list[Records], sent: int, *, keeps_partition: bool, keeps_timestamp: bool) -> int:
+        """Send the records of one transaction behind ``sent`` earlier ones; returns the number of all."""
+        self._batch = batch
+        self._producer.begin_transaction()
+        produce_records(
+            self._producer,
+            self._topic,
+            batch,
+            self._limits,
+            keeps_partition=keeps_partition,
+            keeps_timestamp=keeps_timestamp,
+            timeout=self._timeout,
+        )
+        sent += sum(map(len, batch))
+        self._commit(sent)
+        return sent
+
+    @contextlib.contextmanager
+    def explained_errors(self, request: str) -> Iterator[None]:
+        """Abort the open transaction if anything goes wrong, and raise why.
+
+        What is not aborted here is aborted by the next producer with this transactional id, or by Kafka in time.
+
+        Args:
+            request: what is sent, for messages.
+        """
+        from confluent_kafka import KafkaException
+
+        try:
+            yield
+        except KafkaException as e:
+            error = self._cause(e)
+            self._abort()
+            raise self._explained(error, request) from e
+        except BaseException:
+            self._abort()
             raise
         finally:
-            producer.purge()
-    finally:
-        reader.close()
+            self._producer.purge()
 
+    def _explained(self, error: KafkaError, request: str) -> KafkaS3Error:
+        if error.name() in _FENCED:
+            return ReplayOvertakenError(
+                f"another process sends {self._what} and has taken over. This one has sent nothing more, and the other "
+                f"one continues where it was"
+            )
+        records = [*itertools.chain.from_iterable(self._batch)]
+        explained = refusal(self._events.denied or error, request, records) or to_error(
+            error, self._events, what=request
+        )
+        if isinstance(explained, TransientError):
+            # The client has repeated requests to the coordinators for as long as a restart takes.
+            explained.repeatable = self._has_progress
+        return explained
 
-def _progress(reader: Consumer, config: Mapping[str, Any], group: str, topic: str, timeout: float) -> int:
-    """The number of records that are sent, or :data:`_NO_PROGRESS`."""
-    from confluent_kafka import KafkaException, TopicPartition
+    def _progress(self, timeout: float) -> int:
+        """The number of records that are sent, or :data:`_NO_PROGRESS`."""
+        from confluent_kafka import KafkaException, TopicPartition
 
-    try:
-        (found,) = reader.committed([TopicPartition(topic, _PROGRESS_PARTITION)], timeout)
-    except KafkaException:
-        # The client waits for a group that the brokers refuse to it. The answer to this request is why.
         try:
-            KafkaCluster(config).consumer_group(group)
-        except AccessDeniedError as e:
-            e.add_note(f"a replay needs READ on consumer groups that begin with {PREFIX!r}")
+            (found,) = self._reader.committed([TopicPartition(self._topic, _PROGRESS_PARTITION)], timeout)
+        except KafkaException:
+            # The client waits for a group that the brokers refuse to it. The answer to this request is why.
+            try:
+                KafkaCluster(self._config).consumer_group(self._group)
+            except AccessDeniedError as e:
+                e.add_note(f"a replay needs READ on consumer groups that begin with {PREFIX!r}")
+                raise
             raise
-        raise
-    if found.error is not None:
-        raise KafkaException(found.error)
-    return int(found.offset)
+        if found.error is not None:
+            raise KafkaException(found.error)
+        return int(found.offset)
 
+    def _commit(self, sent: int) -> None:
+        from confluent_kafka import TopicPartition
 
-def _cause(producer: Producer, failure: KafkaException) -> KafkaError:
-    """The error behind a failure."""
-    from confluent_kafka import KafkaException
+        progress = TopicPartition(self._topic, _PROGRESS_PARTITION, sent)
+        self._producer.send_offsets_to_transaction([progress], self._reader.consumer_group_metadata(), self._timeout)
+        self._producer.commit_transaction(self._timeout)
 
-    found: KafkaError = failure.args[0]
-    if found.name() in _OF_ANOTHER:
-        try:
-            # A transaction that has failed is not committed; the answer is why.
-            producer.commit_transaction(_ABORT)
-        except KafkaException as e:
-            found = e.args[0]
-    return found
+    def _abort(self) -> None:
+        from confluent_kafka import KafkaException
+
+        with contextlib.suppress(KafkaException):
+            self._producer.abort_transaction(_ABORT)
+
+    def _cause(self, failure: KafkaException) -> KafkaError:
+        """The error behind a failure."""
+        from confluent_kafka import KafkaException
+
+        found: KafkaError = failure.args[0]
+        if found.name() in _OF_ANOTHER:
+            try:
+                # A transaction that has failed is not committed; the answer is why.
+                self._producer.commit_transaction(_ABORT)
+            except KafkaException as e:
+                found = e.args[0]
+        return found
 
 
 def transactions(found: Iterable[Records], limit: int) -> Iterator[list[Records]]:
@@ -321,11 +384,3 @@ def _enqueue(producer: Producer, topic: str, records: Records, *, keeps_partitio
 
 def _headers(headers: Headers) -> list[tuple[str, str | bytes | None]] | None:
     return [*headers] if headers else None
-
-
-def _commit(producer: Producer, reader: Consumer, topic: str, sent: int, timeout: float) -> None:
-    from confluent_kafka import TopicPartition
-
-    progress = TopicPartition(topic, _PROGRESS_PARTITION, sent)
-    producer.send_offsets_to_transaction([progress], reader.consumer_group_metadata(), timeout)
-    producer.commit_transaction(timeout)
