@@ -120,6 +120,7 @@ MUTATIONS: Final = (
                 '                raise UnknownOutcomeError("blocked by another run")\n',
             ),
         ),
+        first=5,
     ),
     Mutation(
         "marker-first",
@@ -145,7 +146,7 @@ MUTATIONS: Final = (
                 "        self.store.overwrite(addresses.marker_key(self.prefix), body)\n        return True\n",
             ),
         ),
-        first=6,
+        first=11,
     ),
     Mutation(
         "manifest-put",
@@ -169,6 +170,7 @@ MUTATIONS: Final = (
                 "        self.log.create_manifest(manifest)\n        decision = manifest\n",
             ),
         ),
+        first=5,
     ),
     Mutation(
         "loser-completes",
@@ -277,7 +279,7 @@ MUTATIONS: Final = (
                 "if False}\n",
             ),
         ),
-        first=4,
+        first=21,
     ),
     Mutation(
         "added-from-window",
@@ -334,11 +336,13 @@ MUTATIONS: Final = (
             ),
         ),
         trim=True,
+        first=2,
     ),
     Mutation(
         "no-topic-check",
         "topic ids are not compared",
         (Edit(f"{BATCH}/incarnation.py", "    if expected and live != expected:\n", "    if False:\n"),),
+        first=11,
     ),
     Mutation(
         "replaced-before-target",
@@ -362,7 +366,7 @@ MUTATIONS: Final = (
                 "        split",
             ),
         ),
-        first=30_000,
+        first=30_002,
     ),
     Mutation(
         "replaced-in-open-batch",
@@ -374,7 +378,7 @@ MUTATIONS: Final = (
                 "    reached = view.marker.reached\n",
             ),
         ),
-        first=30_080,
+        first=30_125,
     ),
     Mutation(
         "lowest-epoch",
@@ -386,7 +390,7 @@ MUTATIONS: Final = (
                 "        reached = {**reached, **batch.reached}\n",
             ),
         ),
-        first=30_000,
+        first=30_011,
     ),
     Mutation(
         "content-unchecked",
@@ -408,7 +412,7 @@ MUTATIONS: Final = (
                 "    if False:\n",
             ),
         ),
-        first=120,
+        first=122,
     ),
     Mutation(
         "digest-unchecked",
@@ -420,7 +424,7 @@ MUTATIONS: Final = (
                 "    if False:\n",
             ),
         ),
-        first=30_000,
+        first=30_032,
     ),
     Mutation(
         "gone-is-done",
@@ -480,7 +484,7 @@ MUTATIONS: Final = (
                 "",
             ),
         ),
-        first=112,
+        first=129,
     ),
     Mutation(
         "slices-missing",
@@ -492,7 +496,7 @@ MUTATIONS: Final = (
                 "        if False:\n",
             ),
         ),
-        first=11,
+        first=18,
     ),
     Mutation(
         "no-barrier",
@@ -504,6 +508,7 @@ MUTATIONS: Final = (
                 "    older: list[Plan] = []\n",
             ),
         ),
+        first=10,
     ),
     Mutation(
         "upload-left",
@@ -544,7 +549,7 @@ MUTATIONS: Final = (
                 "        if first + size <= marker.last_resolved + 1:\n",
             ),
         ),
-        first=4,
+        first=6,
     ),
     Mutation(
         "index-trusted",
@@ -561,7 +566,7 @@ MUTATIONS: Final = (
                 "                    yield Covering(plan, decision)\n",
             ),
         ),
-        first=26,
+        first=51,
     ),
     Mutation(
         "index-alone",
@@ -573,7 +578,7 @@ MUTATIONS: Final = (
                 "            if False:\n",
             ),
         ),
-        first=26,
+        first=51,
     ),
     Mutation(
         "index-unverified",
@@ -585,6 +590,7 @@ MUTATIONS: Final = (
                 "    if False:\n",
             ),
         ),
+        first=3,
     ),
     Mutation(
         "index-of-indexes",
@@ -596,7 +602,7 @@ MUTATIONS: Final = (
                 "parallel=parallel)",
             ),
         ),
-        first=24,
+        first=58,
     ),
     Mutation(
         "repair-absent",
@@ -620,7 +626,7 @@ MUTATIONS: Final = (
                 "        pass\n",
             ),
         ),
-        first=10,
+        first=21,
     ),
     Mutation(
         "chunk-marker-blind",
