@@ -178,6 +178,8 @@ def _wrong(what: str, value: object, wanted: Any) -> str:
     ]
     if choices and isinstance(value, str):
         return unknown_value(f"{what}={value!r}", value, choices)
+    if get_origin(wanted) is Literal:
+        return f"{what}={value!r} must be {either(choices)}"  # in the order of the declaration
     described = inspect.type_info(wanted)
     return f"{what}={value!r} must be {_words(described)}{_reason(described)}"
 

@@ -168,6 +168,7 @@ def test_one_of_three_bootstrap_servers_is_enough(orders: Landed, cluster: Three
     """Two of the addresses lead nowhere, and another broker is down."""
     orders.produce("first")
     cluster.kill(1)
+    wait_until(lambda: all(cluster.leader(orders.topic, p) != 1 for p in range(3)), "other leaders")
     alive = cluster.nodes[2].bootstrap_servers
     orders.land("run", **{"bootstrap.servers": f"127.0.0.1:1,{alive},127.0.0.1:2"})
     orders.check()
