@@ -64,11 +64,11 @@ class SiblingObjects(Value, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             not isinstance(self.keys, BlockGzip),
             f"keys={self.keys!r}: blocks with an index are for values only; use keys='json' or 'bytes'",
         )
-        for name, what in (("keys", "key"), ("headers", "headers")):
+        for name, part in (("keys", "key"), ("headers", "headers")):
             settings: Format | None = getattr(self, name)
             require(
                 settings is None or settings.on_null == "fail",
-                f"{name}={settings!r}: on_null has no effect here, as each record has its {what}; give it to format",
+                f"{name}={settings!r}: on_null has no effect here, as each record has its {part}; give it to format",
             )
 
     @property
@@ -96,7 +96,8 @@ def parse_content(given: Content | Mapping[str, Any] | str) -> Content:
     Raises:
         ConfigurationError: it is anything else.
     """
+    settings: object = given
     if isinstance(given, Mapping):
         formats = {name: given[name] for name in ("keys", "headers") if given.get(name) is not None}
-        given = {**given, **{name: parse_format(value, f"content: {name}") for name, value in formats.items()}}
-    return make_value("content", _CONTENTS, given)
+        settings = {**given, **{name: parse_format(value, f"content: {name}") for name, value in formats.items()}}
+    return make_value("content", _CONTENTS, settings)

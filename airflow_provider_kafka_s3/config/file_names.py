@@ -47,34 +47,34 @@ def parse_file_name_template(template: str) -> tuple[Part, ...]:
     Raises:
         ConfigurationError: it lacks partition or offset, has another variable, or two objects could have one name.
     """
-    given = f"file_name_template={template!r}"
+    label = f"file_name_template={template!r}"
     reject_control_characters("file_name_template", template)
     parts: list[Part] = []
     end = 0
-    for found in _VARIABLE.finditer(template):
-        parts += [template[end : found.start()], _variable(given, found[1], found[2])]
-        end = found.end()
+    for match in _VARIABLE.finditer(template):
+        parts += [template[end : match.start()], _variable(label, match[1], match[2])]
+        end = match.end()
     parts = [part for part in (*parts, template[end:]) if part != ""]
     text = "\0".join(part for part in parts if isinstance(part, str))
-    require("{{" not in text and "}}" not in text, f"{given} has braces that do not belong together; use {_EXAMPLE}")
-    require("/" not in text, f"{given} has '/', which makes folders; folders are those of the partitioner")
+    require("{{" not in text and "}}" not in text, f"{label} has braces that do not belong together; use {_EXAMPLE}")
+    require("/" not in text, f"{label} has '/', which makes folders; folders are those of the partitioner")
     require(
         not template.startswith(("_", ".")),
-        f"{given} begins with '_' or '.': readers skip files with such names; begin with another character",
+        f"{label} begins with '_' or '.': readers skip files with such names; begin with another character",
     )
     names = [part.name for part in parts if isinstance(part, Variable)]
     missing = [f"{{{{{name}}}}}" for name in _NUMBERS if name not in names]
     require(
-        not missing, f"{given} has no {' and no '.join(missing)}, so objects would have the same name; use {_EXAMPLE}"
+        not missing, f"{label} has no {' and no '.join(missing)}, so objects would have the same name; use {_EXAMPLE}"
     )
     require(
-        all(names.count(name) == 1 for name in _NUMBERS), f"{given} has a number twice; use each of its variables once"
+        all(names.count(name) == 1 for name in _NUMBERS), f"{label} has a number twice; use each of its variables once"
     )
     first, second = (i for i, part in enumerate(parts) if isinstance(part, Variable) and part.name in _NUMBERS)
     between = "".join(part for part in parts[first:second] if isinstance(part, str))
     require(
         re.search("[^0-9]", between) is not None,
-        f"{given} has nothing but digits between partition and offset, so they would be ambiguous; use {_EXAMPLE}",
+        f"{label} has nothing but digits between partition and offset, so they would be ambiguous; use {_EXAMPLE}",
     )
     return tuple(parts)
 

@@ -358,9 +358,10 @@ def parse_format(given: Format | Mapping[str, Any] | str, name: str = "format") 
     Raises:
         ConfigurationError: it is anything else.
     """
+    settings: object = given
     if isinstance(given, Mapping) and given.get(TAG) == _BLOCK_GZIP and given.get("lines") is not None:
-        given = {**given, "lines": make_value(f"{name}: lines", (JsonLines, RawBytes), given["lines"])}
-    return make_value(name, _FORMATS, given)
+        settings = {**given, "lines": make_value(f"{name}: lines", (JsonLines, RawBytes), given["lines"])}
+    return make_value(name, _FORMATS, settings)
 
 
 def record_format(settings: Format) -> Format:

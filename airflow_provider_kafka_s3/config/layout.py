@@ -140,10 +140,10 @@ class Rotation(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         counts = {"flush_size": self.flush_size, "rotate_interval_ms": self.rotate_interval_ms}
-        given = {name: value for name, value in counts.items() if value is not None}
+        limits = {name: value for name, value in counts.items() if value is not None}
         require(
-            not self.merge_partitions or not given,
-            f"merge_partitions does not go with {' and '.join(given)}, which count from the first record of a Kafka "
+            not self.merge_partitions or not limits,
+            f"merge_partitions does not go with {' and '.join(limits)}, which count from the first record of a Kafka "
             f"partition; remove that, and use max_bytes to end objects",
         )
         require(

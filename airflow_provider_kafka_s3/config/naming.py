@@ -154,18 +154,17 @@ def parse_naming(given: KeyNaming | Mapping[str, Any] | str | None) -> KeyNaming
     Raises:
         ConfigurationError: it is none of these.
     """
-    if isinstance(given, str):
-        given = {TAG: given}
-    if not isinstance(given, Mapping) or TAG not in given:
-        return given if isinstance(given, DeviantArtNaming) else make_value("naming", (Naming,), given)
-    fields = {name: value for name, value in given.items() if name != TAG}
-    match given[TAG]:
+    settings: object = {TAG: given} if isinstance(given, str) else given
+    if not isinstance(settings, Mapping) or TAG not in settings:
+        return settings if isinstance(settings, DeviantArtNaming) else make_value("naming", (Naming,), settings)
+    fields = {name: value for name, value in settings.items() if name != TAG}
+    match settings[TAG]:
         case "confluent":
             return make_value("naming", (Naming,), fields)
         case "deviantart":
-            return make_value("naming", (DeviantArtNaming,), given)
+            return make_value("naming", (DeviantArtNaming,), settings)
     raise ConfigurationError(
-        f"naming: {unknown_value(f'{TAG}={given[TAG]!r}', given[TAG], ('confluent', 'deviantart'))}"
+        f"naming: {unknown_value(f'{TAG}={settings[TAG]!r}', settings[TAG], ('confluent', 'deviantart'))}"
     )
 
 

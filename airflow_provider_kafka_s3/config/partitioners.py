@@ -255,17 +255,19 @@ def parse_partitioner(given: Partitioner | Mapping[str, Any] | str) -> Partition
     Raises:
         ConfigurationError: it is anything else.
     """
+    settings = given
     if isinstance(given, Mapping) and isinstance(given.get("partitioners"), list | tuple):
-        given = {**given, "partitioners": tuple(_parse("partitioners", _LINKS, p) for p in given["partitioners"])}
-    return _parse("partitioner", _PARTITIONERS, given)
+        settings = {**given, "partitioners": tuple(_parse("partitioners", _LINKS, p) for p in given["partitioners"])}
+    return _parse("partitioner", _PARTITIONERS, settings)
 
 
 def _parse(name: str, kinds: Sequence[type[V]], given: Any) -> V:
-    if isinstance(given, Mapping) and "timestamp_from" in given:
-        given = {**given, "timestamp_from": make_value("timestamp_from", _TIMESTAMPS, given["timestamp_from"])}
-    if isinstance(given, Mapping) and isinstance(given.get("names"), str):
-        given = {**given, "names": (given["names"],)}
-    return make_value(name, kinds, given)
+    settings = given
+    if isinstance(settings, Mapping) and "timestamp_from" in settings:
+        settings = {**settings, "timestamp_from": make_value("timestamp_from", _TIMESTAMPS, settings["timestamp_from"])}
+    if isinstance(settings, Mapping) and isinstance(settings.get("names"), str):
+        settings = {**settings, "names": (settings["names"],)}
+    return make_value(name, kinds, settings)
 
 
 def _require_field_name(parameter: str, name: str) -> None:

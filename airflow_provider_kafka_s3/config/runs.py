@@ -97,16 +97,17 @@ def parse_upload(given: Upload | Mapping[str, Any] | None) -> Upload:
     Raises:
         ConfigurationError: it is anything else.
     """
+    settings: object = given
     if isinstance(given, Mapping) and given.get("encryption") is not None:
-        given = {**given, "encryption": make_value("upload: encryption", ENCRYPTIONS, given["encryption"])}
-    return make_value("upload", (Upload,), given)
+        settings = {**given, "encryption": make_value("upload: encryption", ENCRYPTIONS, given["encryption"])}
+    return make_value("upload", (Upload,), settings)
 
 
 def stored_options(upload: Upload) -> tuple[str, ...]:
     """Options with which ``kafka-s3`` stores objects and documents in the same way, for the commands in errors."""
     fields = ("encryption", "acl", "storage_class", "on_tag_error")
-    given = {name: value for name in fields if (value := getattr(upload, name)) != getattr(Upload(), name)}
-    return ("--upload", msgspec.json.encode(given).decode()) if given else ()
+    options = {name: value for name in fields if (value := getattr(upload, name)) != getattr(Upload(), name)}
+    return ("--upload", msgspec.json.encode(options).decode()) if options else ()
 
 
 class Window(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):

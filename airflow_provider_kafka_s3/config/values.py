@@ -68,24 +68,23 @@ def make_value(name: str, kinds: Sequence[type[V]], given: object) -> V:
         if isinstance(given, kind):
             return given
     tags = {str(kind.__struct_config__.tag): kind for kind in kinds if kind.__struct_config__.tag is not None}
-    if given is None and not tags:
-        given = {}
+    settings: object = {} if given is None and not tags else given
     if isinstance(given, str) and tags:
         if given not in tags:
             raise ConfigurationError(unknown_value(f"{name}={given!r}", given, list(tags)))
-        given = {TAG: given}
-    if not isinstance(given, Mapping):
+        settings = {TAG: given}
+    if not isinstance(settings, Mapping):
         short = f"{either(tags)}, " if tags else ""
         classes = " or ".join(kind.__name__ for kind in kinds)
         raise ConfigurationError(f"{name}={given!r} must be {short}a mapping of settings or {_article(classes)}")
     if not tags:
-        return _from_mapping(name, name, kinds[0], given, {})
-    if TAG not in given:
+        return _from_mapping(name, name, kinds[0], settings, {})
+    if TAG not in settings:
         raise ConfigurationError(f"{name} has no {TAG!r}, which must be {either(tags)}")
-    tag = given[TAG]
+    tag = settings[TAG]
     if not isinstance(tag, str) or tag not in tags:
         raise ConfigurationError(f"{name}: {unknown_value(f'{TAG}={tag!r}', tag, list(tags))}")
-    fields = {field: value for field, value in given.items() if field != TAG}
+    fields = {field: value for field, value in settings.items() if field != TAG}
     return _from_mapping(name, f"{name}: {TAG} {tag!r}", tags[tag], fields, tags)
 
 

@@ -60,8 +60,8 @@ class AvroRegistryConverter:
             ]
             if not bad.all():
                 good = int64_array(np.flatnonzero(~bad))
-                rest = None if column is None else column.take(good)
-                groups.append(TypedGroup(index, rows[~bad], rest, partial(without_header, part.take(good))))
+                good_values = None if column is None else column.take(good)
+                groups.append(TypedGroup(index, rows[~bad], good_values, partial(without_header, part.take(good))))
         return TypedValues(groups, sorted(invalid, key=lambda i: i.row))
 
     def _reason(self, index: int, values: Array, row: int) -> str:

@@ -30,9 +30,9 @@ def built(column: Column | None) -> Column:
 
 def mask(count: int, rows: Int64Array) -> Bools:
     """Whether each of so many rows is one of ``rows``."""
-    found = np.zeros(count, np.bool_)
-    found[rows] = True
-    return found
+    marked = np.zeros(count, np.bool_)
+    marked[rows] = True
+    return marked
 
 
 def _spread(values: npt.NDArray[Any], rows: Rows, count: int) -> npt.NDArray[Any]:

@@ -49,7 +49,7 @@ __all__ = ["AvroDecoder", "Decoded"]
 _CHUNK: Final = 2**22
 """Bytes of values that are decoded together: positions take many times the memory of items of one byte."""
 
-_FEW: Final = 48
+_FEW_ROWS: Final = 48
 """Rows for which a step over arrays takes longer than Python for each row."""
 
 
@@ -212,14 +212,14 @@ class _UnionReader(Reader):
         """The rows of each branch."""
         index = cursor.ints(rows)
         cursor.mark(rows, index.view(np.uint64) >= np.uint64(len(self._branches)))
-        found = (np.flatnonzero(index == number) for number in range(len(self._branches)))
-        return [f if rows is None else rows[f] for f in found]
+        places = (np.flatnonzero(index == number) for number in range(len(self._branches)))
+        return [f if rows is None else rows[f] for f in places]
 
     def skip(self, cursor: Cursor, rows: Rows) -> None:
         for number, part in enumerate(self._parts(cursor, rows)):
             if number == self._null or not part.size:
                 continue
-            if part.size < _FEW:
+            if part.size < _FEW_ROWS:
                 self._skip_few(cursor, part, number)
             else:
                 self._branches[number].skip(cursor, part)
@@ -251,21 +251,21 @@ class _UnionReader(Reader):
             return Column(pa.null(), count)
         if self._single:
             part, column = columns[0]
-            one = built(column)
+            only_column = built(column)
             valid = None if self._null is None or len(part) == count else mask(count, part)
-            return Column(one.type, count, one.buffers, one.children, valid)
+            return Column(only_column.type, count, only_column.buffers, only_column.children, valid)
         children = [built(c).array(mask(count, part)) for part, c in columns]
-        some = None
+        present = None
         if self._null is not None:
-            some = mask(count, np.concatenate([part for part, _ in columns]))
-        return Column(self._type, count, [], children, some)
+            present = mask(count, np.concatenate([part for part, _ in columns]))
+        return Column(self._type, count, [], children, present)
 
 
 @dataclass
 class _Runs:
     """Items of arrays as they are found: runs of items of one row each, in the order in which a row has them."""
 
-    found: list[tuple[Int64Array, Int64Array | int, Int64Array | None, Int64Array]] = field(default_factory=list)
+    batches: list[tuple[Int64Array, Int64Array | int, Int64Array | None, Int64Array]] = field(default_factory=list)
     _of_rows: list[tuple[int, int, Int64Array]] = field(default_factory=list)
 
     def add(self, rows: Int64Array, firsts: Int64Array | int, lengths: Int64Array | None, starts: Int64Array) -> None:
@@ -277,7 +277,7 @@ class _Runs:
             lengths: items of each run; None: one each.
             starts: position of the first item of each.
         """
-        self.found.append((rows, firsts, lengths, starts))
+        self.batches.append((rows, firsts, lengths, starts))
 
     def add_items(self, row: int, first: int, starts: Int64Array) -> None:
         """Add the positions of consecutive items of one row; ``first`` is the number of their first one."""
@@ -285,10 +285,10 @@ class _Runs:
 
     def flat(self, offsets: Int64Array, size: int) -> Int64Array:
         """Starts of all items, row by row, if the rows have the items from ``offsets``."""
-        if not self.found and len(self._of_rows) == 1 and len(self._of_rows[0][2]) == offsets[-1]:
+        if not self.batches and len(self._of_rows) == 1 and len(self._of_rows[0][2]) == offsets[-1]:
             return self._of_rows[0][2]
         flat = np.zeros(offsets[-1], np.int64)
-        for rows, firsts, lengths, starts in self.found:
+        for rows, firsts, lengths, starts in self.batches:
             targets = offsets[rows] + firsts
             if lengths is None:
                 flat[targets] = starts
@@ -384,9 +384,9 @@ class _ItemsReader(Reader):
         negative = np.flatnonzero(counts < 0)
         if negative.size:
             counts[negative] = -counts[negative]
-            some = rows[negative]
-            sizes = cursor.lengths(some)
-            ends[negative] = cursor.pos[some] + sizes
+            sized_rows = rows[negative]
+            sizes = cursor.lengths(sized_rows)
+            ends[negative] = cursor.pos[sized_rows] + sizes
         if self._item_least:
             most = (cursor.end[rows] - cursor.pos[rows]) // self._item_least
         else:
@@ -403,7 +403,7 @@ class _ItemsReader(Reader):
 
     def _find_blocks(self, cursor: Cursor, rows: Int64Array, runs: _Runs | None, counts: Int64Array, size: int) -> None:
         """Items of the same size: one step for each block."""
-        while rows.size >= _FEW:
+        while rows.size >= _FEW_ROWS:
             block, ends = self._block_starts(cursor, rows)
             more = block > 0
             rows, block = rows[more], block[more]
@@ -421,7 +421,7 @@ class _ItemsReader(Reader):
         """Items of different sizes: one step for each item of the longest array."""
         left, ends = np.zeros(len(rows), np.int64), np.full(len(rows), -1, np.int64)
         step = 0
-        while rows.size >= _FEW:
+        while rows.size >= _FEW_ROWS:
             empty = np.flatnonzero(left == 0)
             if empty.size:
                 self._check_block_ends(cursor, rows[empty], ends[empty])
@@ -447,7 +447,7 @@ class _ItemsReader(Reader):
 
     def _take_varints(self, datum: Datum, count: int) -> Int64Array | None:
         """Take many ints or longs at once; their positions, or None if that was not possible."""
-        if not self._varints or count < _FEW:
+        if not self._varints or count < _FEW_ROWS:
             return None
         window = min(10 * count, len(datum.data) - datum.position)
         stops = np.flatnonzero(np.frombuffer(datum.data, np.uint8, window, datum.position) < 0x80)[:count]
@@ -517,9 +517,9 @@ class _ItemsReader(Reader):
             firsts = first + np.cumsum(run_lengths) - run_lengths
             runs.add(np.full(len(starts), row), firsts, run_lengths, np.concatenate(starts) + begin)
             return
-        for some in starts:
-            runs.add_items(row, first, np.add(some, begin, out=some))
-            first += len(some)
+        for positions in starts:
+            runs.add_items(row, first, np.add(positions, begin, out=positions))
+            first += len(positions)
 
     def _check_varints(self, cursor: Cursor, row: int, starts: Int64Array) -> None:
         """Mark the row if one of its numbers is out of its range."""

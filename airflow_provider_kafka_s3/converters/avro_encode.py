@@ -56,9 +56,9 @@ def encode_datums(values: Array, node: Node) -> Array:
     if isinstance(node, Union) or node == _NULL or not values.null_count:
         return _binary(*_encoded(node, values), None)
     valid = _valid(values)
-    some, data = _encoded(node, values.filter(_boolean(valid)))
+    valid_lengths, data = _encoded(node, values.filter(_boolean(valid)))
     lengths = np.zeros(len(values), np.int64)
-    lengths[valid] = some
+    lengths[valid] = valid_lengths
     return _binary(lengths, data, valid)
 
 
@@ -124,8 +124,8 @@ def _encode(node: Node, values: Array, rows: Int64Array | None, pieces: _Pieces,
     match node:
         case Record(fields=fields):
             _expect(isinstance(values, pa.StructArray) and values.type.num_fields == len(fields), values, node, path)
-            for given, column in zip(fields, cast("pa.StructArray", values).flatten(), strict=True):
-                _encode(given.type, column, rows, pieces, f"{path}.{given.name}")
+            for part, column in zip(fields, cast("pa.StructArray", values).flatten(), strict=True):
+                _encode(part.type, column, rows, pieces, f"{path}.{part.name}")
         case ArrayOf(items=items):
             _expect(isinstance(values, pa.ListArray), values, node, path)
             children = [(items, cast("Any", values).values, f"{path}[]")]
@@ -167,8 +167,8 @@ def _encode_union(node: Union, values: Array, rows: Int64Array | None, pieces: _
         if valid.all():
             _encode(branch, column, rows, pieces, path)
         elif valid.any():
-            some = np.flatnonzero(valid) if rows is None else rows[valid]
-            _encode(branch, column.filter(_boolean(valid)), some, pieces, path)
+            branch_rows = np.flatnonzero(valid) if rows is None else rows[valid]
+            _encode(branch, column.filter(_boolean(valid)), branch_rows, pieces, path)
 
 
 def _encode_items(
@@ -185,10 +185,10 @@ def _encode_items(
         _encode(node, child.slice(first, last - first), None, items, path)
     lengths, data = items.joined()
     ends = np.concatenate([[0], np.cumsum(lengths)])
-    some = counts > 0
+    has_items = counts > 0
     pieces.add(rows, *_varints(counts))
     pieces.add(rows, np.diff(ends[offsets - first]), data)
-    pieces.add(rows, some.astype(np.int64), np.zeros(int(some.sum()), np.uint8))
+    pieces.add(rows, has_items.astype(np.int64), np.zeros(int(has_items.sum()), np.uint8))
 
 
 def _encode_leaf(node: Node, values: Array, rows: Int64Array | None, pieces: _Pieces, path: str) -> None:

@@ -189,9 +189,9 @@ def block_start(datum: Datum, least: int) -> tuple[int, int | None]:
     else:
         datum.empty_items -= count
         if datum.empty_items < 0:
-            found = MOST_EMPTY_ITEMS - datum.empty_items
+            total = MOST_EMPTY_ITEMS - datum.empty_items
             raise InvalidDatumError(
-                f"has {found} items without bytes, such as nulls, with those before it; {MOST_EMPTY_ITEMS} are read at "
+                f"has {total} items without bytes, such as nulls, with those before it; {MOST_EMPTY_ITEMS} are read at "
                 f"most",
                 is_avro=True,
             )

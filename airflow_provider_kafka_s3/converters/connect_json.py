@@ -216,18 +216,18 @@ class _Builder:
         return Primitive(_TYPES[kind], _LOGICAL.get((kind, str(name))), time_name_of(name))
 
     def _record(self, schema: Mapping[str, Any], depth: int) -> Record:
-        given = schema.get("fields")
-        if not isinstance(given, list):
+        declared = schema.get("fields")
+        if not isinstance(declared, list):
             raise ConfigurationError("a struct in a schema of Kafka Connect has no list of fields")
         name = record_name(schema.get("name"))
         # Equal structs are one record: a named type is defined once in a schema of Avro.
-        key = (name, json.dumps(given, sort_keys=True))
+        key = (name, json.dumps(declared, sort_keys=True))
         if key not in self._records:
             unique, number = name, 2
             while unique in self._names:
                 unique, number = f"{name}{number}", number + 1
             self._names.add(unique)
-            fields = tuple(self._field(part, depth + 1) for part in given)
+            fields = tuple(self._field(part, depth + 1) for part in declared)
             if len({field.name for field in fields}) != len(fields):
                 raise ConfigurationError(f"struct {name!r} in a schema of Kafka Connect has a field twice")
             self._records[key] = Record(unique, fields)
@@ -311,10 +311,10 @@ def decimal_of(parameters: Any) -> Decimal:
     Raises:
         ConfigurationError: there is no such decimal.
     """
-    given = parameters if isinstance(parameters, Mapping) else {}
+    settings = parameters if isinstance(parameters, Mapping) else {}
     try:
-        scale = int(str(given.get("scale")))
-        precision = int(str(given.get("connect.decimal.precision", max(scale, USUAL_PRECISION))))
+        scale = int(str(settings.get("scale")))
+        precision = int(str(settings.get("connect.decimal.precision", max(scale, USUAL_PRECISION))))
     except ValueError:
         raise ConfigurationError("a decimal in a schema of Kafka Connect has a scale that is no integer") from None
     if not 0 <= scale <= min(precision, _MOST_PRECISION) or precision <= 0:

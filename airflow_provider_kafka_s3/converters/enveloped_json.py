@@ -62,7 +62,7 @@ class EnvelopedJsonConverter:
         Args:
             values: binary or large_binary; null rows are none of them.
         """
-        found = are_empty(values)
+        are_null = are_empty(values)
         maybe = np.flatnonzero(true_rows(pc.match_substring_regex(values, pattern=_NULL_PAYLOAD)))
         if len(maybe):
             envelopes = split_envelopes(values.take(int64_array(maybe)))
@@ -70,8 +70,8 @@ class EnvelopedJsonConverter:
                 self._decoder(text)
                 if text == "null" or text in self._optional:
                     payloads = envelopes.payloads.take(int64_array(rows)).to_pylist()
-                    found[maybe[rows[[payload == b"null" for payload in payloads]]]] = True
-        return found
+                    are_null[maybe[rows[[payload == b"null" for payload in payloads]]]] = True
+        return are_null
 
     def convert(self, values: Array, *, decode: bool) -> TypedValues:  # noqa: ARG002 - decoding is the check
         """See :class:`~airflow_provider_kafka_s3.converters.port.ValueConverter`."""
@@ -83,12 +83,12 @@ class EnvelopedJsonConverter:
         rows_of: dict[int, list[Int64Array]] = {}
         decoders: dict[int, JsonDecoder] = {}
         for text, rows in envelopes.rows.items():
-            found = self._decoder(text)
-            if isinstance(found, str):
-                invalid += [Invalid(int(row), found, _REMEDY) for row in rows]
+            decoder_or_reason = self._decoder(text)
+            if isinstance(decoder_or_reason, str):
+                invalid += [Invalid(int(row), decoder_or_reason, _REMEDY) for row in rows]
                 continue
-            rows_of.setdefault(found[0], []).append(rows)
-            decoders[found[0]] = found[1]
+            rows_of.setdefault(decoder_or_reason[0], []).append(rows)
+            decoders[decoder_or_reason[0]] = decoder_or_reason[1]
         groups: list[TypedGroup] = []
         for index, parts in rows_of.items():
             rows = np.sort(np.concatenate(parts))
@@ -104,14 +104,14 @@ class EnvelopedJsonConverter:
 
     def _decoder(self, text: str) -> tuple[int, JsonDecoder] | str:
         """Index of the schema of a text, and its decoder; or why records with it are invalid."""
-        found = self._by_text.get(text)
-        if found is None:
+        decoder_or_reason = self._by_text.get(text)
+        if decoder_or_reason is None:
             try:
-                found = self._make_decoder(text)
+                decoder_or_reason = self._make_decoder(text)
             except ConfigurationError as e:
-                found = f"the schema of the envelope cannot be used: {e}"
-            self._by_text[text] = found
-        return found
+                decoder_or_reason = f"the schema of the envelope cannot be used: {e}"
+            self._by_text[text] = decoder_or_reason
+        return decoder_or_reason
 
     def _make_decoder(self, text: str) -> tuple[int, JsonDecoder]:
         try:

@@ -196,8 +196,8 @@ def _of_map(values: pa.MapArray[Any, Any], part: Node, path: Sequence[str]) -> F
     entry = np.full(len(values), -1, np.int64)
     entry[np.searchsorted(ends, entries, side="right") - 1] = entries
     rows = np.flatnonzero(entry >= 0)
-    found = typed_field(values.items.take(int64_array(entry[rows])), part, path[1:])
-    return FieldValues.merged(len(values), [(rows, found)], _MISSING)
+    entry_values = typed_field(values.items.take(int64_array(entry[rows])), part, path[1:])
+    return FieldValues.merged(len(values), [(rows, entry_values)], _MISSING)
 
 
 def _if_valid(values: Array, field: FieldValues) -> FieldValues:
@@ -278,13 +278,13 @@ class DocumentFields:
             The fields; None: the values may be no such documents. They have to be checked, and :meth:`read`.
         """
         # Fields are mostly texts; what is read as texts at once costs less than the token of each value.
-        if self._texts is not None and (found := line_documents(values, frames, self._texts)) is not None:
-            return [_of_texts(map(attrgetter(_attribute(path)), found), len(found)) for path in self._paths]
-        found = line_documents(values, frames, self._decoder)
-        if found is None:
+        if self._texts is not None and (documents := line_documents(values, frames, self._texts)) is not None:
+            return [_of_texts(map(attrgetter(_attribute(path)), documents), len(documents)) for path in self._paths]
+        documents = line_documents(values, frames, self._decoder)
+        if documents is None:
             return None
         self._texts = None  # some are no texts, as those of further records will be
-        return self._fields([_members(found, i) for i in range(len(self._names))])
+        return self._fields([_members(documents, i) for i in range(len(self._names))])
 
     def _fields(self, columns: Sequence[Sequence[bytes | None]]) -> list[FieldValues]:
         return [_of_tokens(columns[self._names.index(path[0])], path[1:]) for path in self._paths]
@@ -294,11 +294,11 @@ class DocumentFields:
         texts = cast("list[bytes]", documents.to_pylist())
         try:
             # A newline inside a document is white space, as between documents.
-            found = self._decoder.decode_lines(b"\n".join(texts))
+            decoded = self._decoder.decode_lines(b"\n".join(texts))
         except _UNREADABLE:  # one of them is no object: they are decoded one by one
             return [list(column) for column in zip(*map(self._tokens, texts), strict=True)]
-        assert len(found) == len(documents), "each value is one document"
-        return [_members(found, i) for i in range(len(self._names))]
+        assert len(decoded) == len(documents), "each value is one document"
+        return [_members(decoded, i) for i in range(len(self._names))]
 
     def _tokens(self, text: bytes) -> list[bytes | None]:
         """The text of each field in one document."""
@@ -384,12 +384,12 @@ def _of_tokens(tokens: Sequence[bytes | None], path: Sequence[str]) -> FieldValu
         return FieldValues(of_token, [_value(token) for token in distinct])
     decoder = _decoder((path[0],))
     inner = [_member(decoder, token) for token in distinct]
-    found = _of_tokens([token for token in inner if isinstance(token, bytes)], path[1:])
+    nested = _of_tokens([token for token in inner if isinstance(token, bytes)], path[1:])
     rows = np.flatnonzero([isinstance(token, bytes) for token in inner])
     values: list[FieldValue] = [None if isinstance(token, bytes) else token for token in inner]
     of_distinct = np.arange(len(distinct))
-    of_distinct[rows] = found.codes + len(values)
-    return FieldValues(of_distinct[of_token], [*values, *found.values])
+    of_distinct[rows] = nested.codes + len(values)
+    return FieldValues(of_distinct[of_token], [*values, *nested.values])
 
 
 def _member(decoder: msgspec.json.Decoder[Any], token: bytes | None) -> bytes | Unusable | None:

@@ -70,13 +70,13 @@ class Structs:
         if id(node) not in self._structs:
             fields: list[Any] = []
             for number, part in enumerate(node.fields):
-                given = (f"f{number}", self.type_of_field(part))
+                name_and_type = (f"f{number}", self.type_of_field(part))
                 if part.has_default:
-                    fields.append((*given, _default(self.converters.default(part))))
+                    fields.append((*name_and_type, _default(self.converters.default(part))))
                 elif is_nullable(part.type):
-                    fields.append((*given, None))
+                    fields.append((*name_and_type, None))
                 else:
-                    fields.append(given)
+                    fields.append(name_and_type)
             names = {f"f{number}": part.name for number, part in enumerate(node.fields)} if is_plain(node) else None
             self._structs[id(node)] = msgspec.defstruct("Struct", fields, rename=names, gc=False, kw_only=True)
         return self._structs[id(node)]

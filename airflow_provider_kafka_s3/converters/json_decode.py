@@ -101,9 +101,9 @@ class JsonDecoder:
             rows, column = shaped
             if len(rows) < len(values):
                 others = np.delete(np.arange(len(values)), rows)
-                rest = self._in_blocks(values.take(int64_array(others)), others, reasons)
+                other_column = self._in_blocks(values.take(int64_array(others)), others, reasons)
                 order = np.argsort(np.concatenate([rows, others]))
-                column = pa.concat_arrays([column, rest]).take(int64_array(order))
+                column = pa.concat_arrays([column, other_column]).take(int64_array(order))
         bad = np.zeros(len(values), np.bool_)
         bad[list(reasons)] = True
         return DecodedJson(column, bad, dict(sorted(reasons.items())))

@@ -37,8 +37,8 @@ def are_empty(values: Array) -> Bools:
     Args:
         values: binary or large_binary; null rows are not empty.
     """
-    at = bounds(values)
-    empty: Bools = at[1:] == at[:-1]
+    offsets = bounds(values)
+    empty: Bools = offsets[1:] == offsets[:-1]
     return empty & valid_rows(values)
 
 
@@ -62,8 +62,8 @@ def line_documents(values: Array, frames: Array, decoder: msgspec.json.Decoder[T
     """
     if len(values) == 0:
         return []
-    at = bounds(values) - bounds(values)[0]
-    if not np.diff(at).all():  # an empty value is no document
+    offsets = bounds(values) - bounds(values)[0]
+    if not np.diff(offsets).all():  # an empty value is no document
         return None
     data = np.frombuffer(contents(values), np.uint8)
     # As signed numbers, bytes beyond ASCII are negative: one comparison finds them and control characters.
@@ -91,9 +91,9 @@ def begin_and_end(values: Array) -> bool:
     Args:
         values: none is empty.
     """
-    at = bounds(values) - bounds(values)[0]
+    offsets = bounds(values) - bounds(values)[0]
     data = np.frombuffer(contents(values), np.uint8)
-    return bool(_FIRST[data[at[:-1]]].all() and _LAST[data[at[1:] - 1]].all())
+    return bool(_FIRST[data[offsets[:-1]]].all() and _LAST[data[offsets[1:] - 1]].all())
 
 
 def are_utf8(values: Array) -> bool:
@@ -107,10 +107,10 @@ def are_utf8(values: Array) -> bool:
 
 def deep_rows(values: Array) -> frozenset[int]:
     """Rows of binary or large_binary that may have too many objects and arrays inside each other."""
-    at = bounds(values)
-    if len(values) == 0 or np.diff(at).max() <= 2 * DEEPEST:  # each that begins has to end
+    offsets = bounds(values)
+    if len(values) == 0 or np.diff(offsets).max() <= 2 * DEEPEST:  # each that begins has to end
         return frozenset()
     data = np.frombuffer(contents(values), np.uint8)
     positions = np.flatnonzero((data | np.uint8(0x20)) == ord("{"))  # the code of [ has one bit less
-    counts = np.diff(np.searchsorted(positions, at - at[0]))
+    counts = np.diff(np.searchsorted(positions, offsets - offsets[0]))
     return frozenset(np.flatnonzero(counts > DEEPEST).tolist())

@@ -563,23 +563,23 @@ def _second(text: str) -> int:
 
 
 def _instant(text: str, digits: int, *, zone: bool) -> int:
-    day, separator, rest = text[:10], text[10:11], text[11:]
+    day, separator, time_text = text[:10], text[10:11], text[11:]
     offset = 0
-    found = _ZONE.search(rest)
-    if (found is not None) is not zone:
+    match = _ZONE.search(time_text)
+    if (match is not None) is not zone:
         raise InvalidJsonError("is a timestamp without a zone" if zone else "is a timestamp with a zone")
-    if found is not None:
-        rest = rest[: found.start()]
-        if found[1] != "Z":
-            number = found[1][1:].replace(":", "").ljust(4, "0")
+    if match is not None:
+        time_text = time_text[: match.start()]
+        if match[1] != "Z":
+            number = match[1][1:].replace(":", "").ljust(4, "0")
             hours, minutes = int(number[:2]), int(number[2:])
             if hours > 23 or minutes > 59:
                 raise ValueError
-            offset = (hours * 60 + minutes) * (-60 if found[1][0] == "-" else 60)
+            offset = (hours * 60 + minutes) * (-60 if match[1][0] == "-" else 60)
     if separator not in ("T", " "):
         raise ValueError
     unit = {3: 1000, 6: 1_000_000}[digits]
-    return (_days(day) * 86_400 - offset) * unit + _of_day(rest, digits)
+    return (_days(day) * 86_400 - offset) * unit + _of_day(time_text, digits)
 
 
 _TEXTS: Final[dict[str, Callable[[str], int]]] = {

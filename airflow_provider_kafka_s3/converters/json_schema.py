@@ -34,11 +34,11 @@ class JsonSchemaRegistryConverter:
         by_schema, invalid = rows_by_schema(values)
         groups: list[TypedGroup] = []
         for schema_id, rows in by_schema:
-            found = self._decoders.of(schema_id)
-            if isinstance(found, Unusable):
-                invalid += found.records(rows)
+            indexed_decoder = self._decoders.of(schema_id)
+            if isinstance(indexed_decoder, Unusable):
+                invalid += indexed_decoder.records(rows)
                 continue
-            index, decoder = found
+            index, decoder = indexed_decoder
             schema = self.schemas[index]
             part = values if len(rows) == len(values) else values.take(int64_array(rows))
             decoded = decoder.decode(without_header(part))

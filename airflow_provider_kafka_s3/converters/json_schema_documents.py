@@ -61,9 +61,9 @@ class SchemaDocuments:
                 raise ConfigurationError(f"it refers to {reference[:200]!r}, which is none of its references")
         # Generators of schemas give identifiers to parts without a meaning, so the whole document counts as well.
         for root in (self._resources.get(base, document), document):
-            found = self._part(root, unquote(fragment))
-            if found is not None:
-                return found
+            part = self._part(root, unquote(fragment))
+            if part is not None:
+                return part
         raise ConfigurationError(f"it refers to {reference[:200]!r}, which does not exist")
 
     def _part(self, root: Any, fragment: str) -> Any:

@@ -111,10 +111,10 @@ class _Mapper:
         parts = self._parts(schemas)
         key = tuple(map(id, parts))
         if key in self._types:
-            found = self._types[key]
-            if found is None:
+            known_type = self._types[key]
+            if known_type is None:
                 raise self._error("contains itself, which no column can express")
-            return found
+            return known_type
         self._types[key] = None
         if len(self._path) > _DEEPEST:
             raise self._error(f"has more than {_DEEPEST} types inside each other")
@@ -188,16 +188,16 @@ class _Mapper:
 
     def _type_names(self, parts: list[Mapping[str, Any]]) -> list[str] | None:
         """The types that all parts allow; None if none of them names or implies one."""
-        found: list[str] | None = None
+        allowed: list[str] | None = None
         for part in parts:
             if "type" in part:
                 names = self._named_types(part["type"])
-                found = names if found is None else _common(found, names)
-        if found is None:
-            found = _implied_types(parts)
-        if found is not None and not found:
+                allowed = names if allowed is None else _common(allowed, names)
+        if allowed is None:
+            allowed = _implied_types(parts)
+        if allowed is not None and not allowed:
             raise self._error("allows no value: its parts have different types")
-        return found
+        return allowed
 
     def _named_types(self, given: Any) -> list[str]:
         names = given if isinstance(given, list) else [given]
@@ -332,14 +332,14 @@ class _Mapper:
 
     def _properties(self, parts: list[Mapping[str, Any]]) -> dict[str, list[Any]]:
         """The schemas of each property."""
-        found: dict[str, list[Any]] = {}
+        schemas_by_name: dict[str, list[Any]] = {}
         for part in parts:
-            given = part.get("properties", {})
-            if not isinstance(given, Mapping):
+            properties = part.get("properties", {})
+            if not isinstance(properties, Mapping):
                 raise self._error("has properties that are no object")
-            for name, schema in given.items():
-                found.setdefault(name, []).append(schema)
-        return {name: schemas for name, schemas in found.items() if False not in schemas}
+            for name, schema in properties.items():
+                schemas_by_name.setdefault(name, []).append(schema)
+        return {name: schemas for name, schemas in schemas_by_name.items() if False not in schemas}
 
     def _additional(self, part: Mapping[str, Any]) -> list[Any]:
         """The schemas of properties without a name."""
@@ -393,8 +393,8 @@ class _Mapper:
 
     def _named_record(self, parts: list[Mapping[str, Any]], fields: tuple[Field, ...]) -> Record:
         name = record_name(self._title(parts))
-        for given, record in self._records:
-            if given == name and record.fields == fields:
+        for known_name, record in self._records:
+            if known_name == name and record.fields == fields:
                 return record
         unique, number = name, 2
         while unique in self._names:
@@ -438,10 +438,10 @@ def _without_integer(names: list[str]) -> list[str]:
 
 def _common(one: list[str], other: list[str]) -> list[str]:
     """The types in both lists; an integer is a number."""
-    found = [name for name in one if name in other]
+    common = [name for name in one if name in other]
     if "integer" in {*one, *other} and "number" in {*one, *other}:
-        found.append("integer")
-    return found
+        common.append("integer")
+    return common
 
 
 def _implied_types(parts: Sequence[Mapping[str, Any]]) -> list[str] | None:

@@ -69,13 +69,13 @@ class ShapeDecoder:
         if self._wait:
             self._wait -= 1
             return None
-        found = self._decode(values)
+        decoded = self._decode(values)
         # Where most documents have to be decoded by other means, not every batch is worth a try.
-        if found is None or 2 * len(found[0]) < len(values):
+        if decoded is None or 2 * len(decoded[0]) < len(values):
             self._wait = self._pause = min(2 * self._pause + 1, _LONGEST_PAUSE)
         else:
             self._pause = 0
-        return found
+        return decoded
 
     def _decode(self, values: Array) -> tuple[Int64Array, Array] | None:
         rows = _possible_rows(values)
@@ -107,23 +107,23 @@ class ShapeDecoder:
             return None
         if len(parts) == 1:
             return rows[parts[0][0]], parts[0][1]
-        found = np.concatenate([some for some, _ in parts])
-        order = np.argsort(found)
+        decoded_rows = np.concatenate([part_rows for part_rows, _ in parts])
+        order = np.argsort(decoded_rows)
         column = pa.concat_arrays([part for _, part in parts]).take(int64_array(order))
-        return rows[found[order]], column
+        return rows[decoded_rows[order]], column
 
 
 def _possible_rows(values: Array) -> Int64Array:
     """Rows that begin and end as an object, without escapes and control characters, and not too deep."""
-    at = bounds(values) - bounds(values)[0]
+    offsets = bounds(values) - bounds(values)[0]
     data = np.frombuffer(contents(values), np.uint8)
-    possible = np.diff(at) >= len("{}")  # null values have no bytes
+    possible = np.diff(offsets) >= len("{}")  # null values have no bytes
     if not possible.any():
         return np.zeros(0, np.int64)
-    possible &= (data[np.minimum(at[:-1], len(data) - 1)] == ord("{")) & (data[at[1:] - 1] == ord("}"))
+    possible &= (data[np.minimum(offsets[:-1], len(data) - 1)] == ord("{")) & (data[offsets[1:] - 1] == ord("}"))
     if data.min() < _SPACE:
-        possible[rows_of(np.flatnonzero(data < _SPACE), at)] = False
-    possible[rows_of(np.flatnonzero(data == _BACKSLASH), at)] = False
+        possible[rows_of(np.flatnonzero(data < _SPACE), offsets)] = False
+    possible[rows_of(np.flatnonzero(data == _BACKSLASH), offsets)] = False
     possible[list(deep_rows(values))] = False
     return np.flatnonzero(possible)
 
@@ -317,7 +317,7 @@ class _Shapes:
         if not is_plain(node) or len({m.name for m in members}) < len(members):
             return None
         numbers: Mapping[str, int] = {part.name: number for number, part in enumerate(node.fields)}
-        found: dict[int, int | _Fields | _Absent] = {}
+        sources: dict[int, int | _Fields | _Absent] = {}
         for member in members:
             number = numbers.get(member.name)
             if number is None:
@@ -329,19 +329,19 @@ class _Shapes:
                 fields = self._fields(member.value, inner, column.type, leaves)
                 if fields is None:
                     return None
-                found[number] = fields
+                sources[number] = fields
             else:
-                found[number] = len(leaves)
+                sources[number] = len(leaves)
                 leaves.append((member, self._reader(part, column)))
         for number, part in enumerate(node.fields):
-            if number not in found:
+            if number not in sources:
                 column = kind.field(number)
                 if not part.has_default and not column.nullable:
                     return None
                 default = self._structs.converters.default(part) if part.has_default else None
                 absent = self._structs.column_of_field(part, column.type, nullable=column.nullable)
-                found[number] = _Absent(absent, default)
-        return _Fields(kind, [found[number] for number in range(len(node.fields))])
+                sources[number] = _Absent(absent, default)
+        return _Fields(kind, [sources[number] for number in range(len(node.fields))])
 
     def _reader(self, part: Field, column: Any) -> Reader:
         if id(part) not in self._readers:

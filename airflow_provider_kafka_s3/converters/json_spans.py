@@ -76,21 +76,21 @@ class Block:
     """
 
     def __init__(self, values: Array) -> None:
-        at = bounds(values) - bounds(values)[0]
-        size = int(at[-1])
+        offsets = bounds(values) - bounds(values)[0]
+        size = int(offsets[-1])
         self.data: Bytes = np.zeros(size + _WORD, np.uint8)
         self.data[:size] = np.frombuffer(contents(values), np.uint8)
         self._buffer = pa.py_buffer(self.data.data)
         # A word begins at each byte.
         self._words = np.ndarray((size + 1,), np.dtype((np.void, _WORD)), self.data, strides=(1,))
-        self.starts, self.ends = at[:-1], at[1:]
+        self.starts, self.ends = offsets[:-1], offsets[1:]
         quotes = np.flatnonzero(self.data == _QUOTE)
-        self.broken = cast("Bools", np.diff(np.searchsorted(quotes, at)) % 2 == 1)
+        self.broken = cast("Bools", np.diff(np.searchsorted(quotes, offsets)) % 2 == 1)
         closes = quotes[1::2]
         keys = np.flatnonzero(self.data[closes + 1] == _COLON)
         self.key_closes = closes[keys]
         self.next_closes = closes[np.minimum(keys + 1, len(closes) - 1)]
-        numbers = np.searchsorted(self.key_closes, at)
+        numbers = np.searchsorted(self.key_closes, offsets)
         self.first_keys, self.key_counts = numbers[:-1], np.diff(numbers)
 
     def text(self, row: int) -> bytes:
@@ -104,16 +104,16 @@ class Block:
             texts: some texts.
             at: a row of positions per document, one per text; some may be outside of the block.
         """
-        at = np.clip(at, 0, len(self.data) - _WORD - texts.lengths)
-        found = np.empty(len(at), np.bool_)
+        positions = np.clip(at, 0, len(self.data) - _WORD - texts.lengths)
+        matches = np.empty(len(positions), np.bool_)
         # Positions of few documents at a time are near each other in memory.
-        for start in range(0, len(at), _NEAR):
-            near = np.take(at[start : start + _NEAR], texts.numbers, axis=1) + texts.offsets
+        for start in range(0, len(positions), _NEAR):
+            near = np.take(positions[start : start + _NEAR], texts.numbers, axis=1) + texts.offsets
             halves = self._words[near].view(np.uint64)
             halves ^= texts.halves
             halves &= texts.masks
-            found[start : start + _NEAR] = np.bitwise_or.reduce(halves, axis=1) == 0
-        return found
+            matches[start : start + _NEAR] = np.bitwise_or.reduce(halves, axis=1) == 0
+        return matches
 
     def take(self, kind: pa.DataType, starts: Int64Array, ends: Int64Array, valid: Bools | None) -> Array:
         """The texts between positions as binary or string; null where ``valid`` is False."""
@@ -170,9 +170,9 @@ class Spans:
     def are_numbers(self) -> Bools:
         """Whether each text is a number, if it has no exponent and a parser of numbers accepts it."""
         data = self.block.data
-        at = self.starts + (self.first == _MINUS)
-        first = data[at]
-        long_zero = (first == _ZERO) & _AFTER_LONG_ZERO[data[at + 1]]
+        digit_starts = self.starts + (self.first == _MINUS)
+        first = data[digit_starts]
+        long_zero = (first == _ZERO) & _AFTER_LONG_ZERO[data[digit_starts + 1]]
         return cast("Bools", _DIGITS[first] & _DIGITS[data[self.ends - 1]] & ~long_zero)
 
     def take(self, kind: pa.DataType, valid: Bools, *, quoted: bool = False) -> Array:

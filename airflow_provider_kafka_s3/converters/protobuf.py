@@ -28,7 +28,7 @@ from airflow_provider_kafka_s3.schemas.protobuf import Mapping, message_at, pars
 __all__ = ["ProtobufRegistryConverter"]
 
 _DEEPEST: Final = 100
-_FEW: Final = 32
+_FEW_HEADERS: Final = 32
 
 _Indexes = tuple[int, ...]
 
@@ -75,13 +75,13 @@ class ProtobufRegistryConverter:
             by_message, without = _rows_by_message(values, rows)
             reason = f"the value does not have the indexes of a message behind the id of schema {schema_id}"
             invalid += [Invalid(row, reason, REMEDY) for row in without]
-            for indexes, (some, starts) in by_message.items():
+            for indexes, (message_rows, starts) in by_message.items():
                 message = self._message(schema_id, file, indexes)
                 if isinstance(message, str):
-                    invalid += [Invalid(int(row), message, REMEDY) for row in some]
+                    invalid += [Invalid(int(row), message, REMEDY) for row in message_rows]
                     continue
-                part = values if len(some) == len(values) else values.take(int64_array(some))
-                group, wrong = self._decoded(message, part, some, starts)
+                part = values if len(message_rows) == len(values) else values.take(int64_array(message_rows))
+                group, wrong = self._decoded(message, part, message_rows, starts)
                 invalid += wrong
                 if group is not None:
                     groups.append(group if decode else replace(group, values=None))
@@ -110,8 +110,8 @@ class ProtobufRegistryConverter:
         Raises:
             ConfigurationError: its values have no columns.
         """
-        found = self._messages.get((schema_id, indexes))
-        if found is None:
+        cached = self._messages.get((schema_id, indexes))
+        if cached is None:
             message = message_at(file.parsed, indexes)
             if message is None:
                 # Not kept: any bytes may be behind the id.
@@ -124,8 +124,8 @@ class ProtobufRegistryConverter:
                 where = self._files.address(schema_id)
                 raise ConfigurationError(f"{name} cannot be landed: {e}; the schema is that of {where}") from None
             self.schemas.append(ValueSchema(name, node, node_text(node), file.versions))
-            found = self._messages[schema_id, indexes] = _Message(len(self.schemas) - 1, decoder)
-        return found
+            cached = self._messages[schema_id, indexes] = _Message(len(self.schemas) - 1, decoder)
+        return cached
 
 
 def _file(registered: RegisteredSchema) -> _File:
@@ -137,10 +137,10 @@ def _rows_by_message(
     values: Array, rows: Int64Array
 ) -> tuple[dict[_Indexes, tuple[Int64Array, Int64Array]], list[int]]:
     """Rows and sizes of their headers by the indexes of their message, and the rows without indexes."""
-    at, body = bounds(values), contents(values)
-    begin, end = at[:-1][rows] - at[0] + HEADER_SIZE, at[1:][rows] - at[0]
+    offsets, body = bounds(values), contents(values)
+    begin, end = offsets[:-1][rows] - offsets[0] + HEADER_SIZE, offsets[1:][rows] - offsets[0]
     data = np.frombuffer(body, np.uint8)
-    found: dict[_Indexes, list[tuple[Int64Array, int]]] = {}
+    by_indexes: dict[_Indexes, list[tuple[Int64Array, int]]] = {}
     without = []
     left = np.arange(len(rows))
     while left.size:
@@ -151,43 +151,42 @@ def _rows_by_message(
             left = left[1:]
             continue
         indexes, size = read
-        if len(found) > _FEW:
+        if len(by_indexes) > _FEW_HEADERS:
             # Most values have the same few headers. The headers of so many are garbage, and read one by one.
-            found.setdefault(indexes, []).append((left[:1], size))
+            by_indexes.setdefault(indexes, []).append((left[:1], size))
             left = left[1:]
             continue
         starts = begin[left]
         same = starts + size <= end[left]
         for place in range(size):
             same &= data.take(starts + place, mode="clip") == data[begin[first] + place]
-        found.setdefault(indexes, []).append((left[same], size))
+        by_indexes.setdefault(indexes, []).append((left[same], size))
         left = left[~same]
-    return {indexes: _joined(rows, parts) for indexes, parts in found.items()}, without
+    return {indexes: _joined(rows, parts) for indexes, parts in by_indexes.items()}, without
 
 
 def _joined(rows: Int64Array, parts: list[tuple[Int64Array, int]]) -> tuple[Int64Array, Int64Array]:
     """Rows, ascending, and sizes of their headers."""
-    places = np.concatenate([some for some, _ in parts])
-    sizes = np.concatenate([np.full(len(some), HEADER_SIZE + size) for some, size in parts])
+    places = np.concatenate([part_rows for part_rows, _ in parts])
+    sizes = np.concatenate([np.full(len(part_rows), HEADER_SIZE + size) for part_rows, size in parts])
     order = np.argsort(places, kind="stable")
     return rows[places[order]], sizes[order]
 
 
 def _indexes(body: memoryview, at: int, end: int) -> tuple[_Indexes, int] | None:
     """The indexes of a message, and their bytes; None if there are none."""
-    begin = at
-    count, at = _zigzag(body, at, end)
+    count, position = _zigzag(body, at, end)
     if count == 0:
         return (0,), 1
     if not 0 < count <= _DEEPEST:
         return None
     indexes = []
     for _ in range(count):
-        index, at = _zigzag(body, at, end)
+        index, position = _zigzag(body, position, end)
         if index < 0:
             return None
         indexes.append(index)
-    return tuple(indexes), at - begin
+    return tuple(indexes), position - at
 
 
 def _zigzag(body: memoryview, at: int, end: int) -> tuple[int, int]:

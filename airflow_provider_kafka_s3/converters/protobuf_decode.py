@@ -183,24 +183,24 @@ class _Batch:
             name: of the field that has them, for reasons.
         """
         if message.full_name in WRAPPERS and not pa.types.is_struct(kind):
-            part, found = message.fields[0], scan(data, spans, self.bad)
-            return self._field(found, _Wanted(data, spans, present, part, kind, f"{message.full_name}.value"))
+            part, scanned = message.fields[0], scan(data, spans, self.bad)
+            return self._field(scanned, _Wanted(data, spans, present, part, kind, f"{message.full_name}.value"))
         if pa.types.is_timestamp(kind):
             return self._timestamp(data, spans, present, message, kind, name=name)
-        found = self._without_replaced(data, spans, message)
+        scanned = self._without_replaced(data, spans, message)
         children = []
         for index, part in enumerate(message.fields):
             child = kind.field(index)
             wanted = _Wanted(data, spans, present, part, child.type, f"{message.full_name}.{part.name}")
-            children.append(self._child(found, wanted))
+            children.append(self._child(scanned, wanted))
         return Column(kind, len(spans), [], children)
 
     def _without_replaced(self, data: Data, spans: Spans, message: ProtoMessage) -> dict[tuple[int, int], Found]:
         """What is in messages, without the fields of a oneof that a later one of it has replaced."""
-        found = scan(data, spans, self.bad)
+        scanned = scan(data, spans, self.bad)
         members: dict[int, list[tuple[ProtoField, Found]]] = {}
         for part in message.fields:
-            events = found.get((part.number, _kinds(part, packed=False)[0]))
+            events = scanned.get((part.number, _kinds(part, packed=False)[0]))
             if part.oneof is not None and events is not None:
                 members.setdefault(part.oneof, []).append((part, events))
         for several in members.values():
@@ -215,8 +215,8 @@ class _Batch:
                 if not kept.all():
                     name = f"{message.full_name}.{part.name}"
                     self._check(data, part, mine.some(~kept), spans.root, name)
-                    found[part.number, _kinds(part, packed=False)[0]] = mine.some(kept)
-        return found
+                    scanned[part.number, _kinds(part, packed=False)[0]] = mine.some(kept)
+        return scanned
 
     def _check(self, data: Data, part: ProtoField, events: Found, root: Int64Array, name: str) -> None:
         """Mark the rows with a field that is malformed, for fields that are not decoded by themselves.
@@ -228,9 +228,9 @@ class _Batch:
             wanted = _Wanted(data, Spans(events.first, events.last, inside), None, part, pa.string(), name)
             self._texts(wanted, events.first, events.last, inside)
         elif part.message is not None:
-            found = scan(data, Spans(events.first, events.last, inside), self.bad)
+            scanned = scan(data, Spans(events.first, events.last, inside), self.bad)
             for deeper in part.message.fields:
-                if (below := found.get((deeper.number, _kinds(deeper, packed=False)[0]))) is not None:
+                if (below := scanned.get((deeper.number, _kinds(deeper, packed=False)[0]))) is not None:
                     self._check(data, deeper, below, inside, f"{part.message.full_name}.{deeper.name}")
 
     def _child(self, found: MappingOf[tuple[int, int], Found], wanted: _Wanted) -> Array:
@@ -310,19 +310,19 @@ class _Batch:
     def _timestamp(
         self, data: Data, spans: Spans, present: Bools | None, message: ProtoMessage, kind: pa.DataType, *, name: str
     ) -> Column:
-        found = scan(data, spans, self.bad)
+        scanned = scan(data, spans, self.bad)
         parts = []
         for part, stored in zip(message.fields, (pa.int64(), pa.int32()), strict=True):
             wanted = _Wanted(data, spans, present, part, stored, f"{message.full_name}.{part.name}")
-            parts.append(self._field(found, wanted).buffers[0])
+            parts.append(self._field(scanned, wanted).buffers[0])
         seconds = np.frombuffer(cast("Any", parts[0]), np.int64)
         nanos = np.frombuffer(cast("Any", parts[1]), np.int32)
         outside = (seconds < _FIRST_SECOND) | (seconds > _LAST_SECOND)
         no_nanos = (nanos < 0) | (nanos >= _NANOS)
         if outside.any() or no_nanos.any():
-            what = f"the field {name}" if name else f"the {message.full_name}"
-            self._refuse(spans.root[outside], f"{what} is a time outside the years 1 to 9999")
-            self._refuse(spans.root[no_nanos], f"the nanos of {what} are not 0 to 999999999")
+            subject = f"the field {name}" if name else f"the {message.full_name}"
+            self._refuse(spans.root[outside], f"{subject} is a time outside the years 1 to 9999")
+            self._refuse(spans.root[no_nanos], f"the nanos of {subject} are not 0 to 999999999")
             seconds = np.where(outside | no_nanos, 0, seconds)
         micros = seconds * 1_000_000 + nanos // 1_000
         return Column(kind, len(spans), [buffer(micros)])
@@ -379,8 +379,8 @@ class _Batch:
             owners = np.repeat(np.arange(len(rows)), -(-lengths // size))
             wrong = np.zeros(0, np.int64)
             values = self._raw_values(data, part, whole)
-        for some in (open_end, wrong):
-            self.bad[wanted.spans.root[rows[some]]] = True
+        for malformed in (open_end, wrong):
+            self.bad[wanted.spans.root[rows[malformed]]] = True
         owner_rows = rows[owners]
         if single is None:
             return owner_rows, values

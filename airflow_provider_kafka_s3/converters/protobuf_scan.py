@@ -25,7 +25,7 @@ VARINT, FIXED64, SIZED, GROUP, _END, FIXED32 = range(6)
 
 PADDING: Final = 16
 
-_FEW: Final = 24
+_FEW_MESSAGES: Final = 24
 """Messages for which a step over arrays takes longer than Python for each message."""
 
 _FEW_TAGS: Final = 2**12
@@ -174,7 +174,7 @@ class _Scan:
     def all(self) -> dict[tuple[int, int], Found]:
         spans, step = self._spans, 0
         active = np.flatnonzero(self._pos < spans.end)
-        while len(active) >= _FEW:
+        while len(active) >= _FEW_MESSAGES:
             active = self._step(active, step)
             step += 1
         for row in active.tolist():
@@ -194,16 +194,16 @@ class _Scan:
         wrong |= (kinds == _END) | (kinds > FIXED32)
         first = body.copy()
         last = np.where(kinds == FIXED64, body + 8, np.where(kinds == FIXED32, body + 4, body))
-        some = np.flatnonzero((kinds == VARINT) | (kinds == SIZED))
-        if some.size:
-            numbers, lengths = data.varints(body[some])
-            sized = kinds[some] == SIZED
-            wrong[some] |= lengths > np.where(sized, 5, 10)
-            behind = body[some] + lengths
+        with_varint = np.flatnonzero((kinds == VARINT) | (kinds == SIZED))
+        if with_varint.size:
+            numbers, lengths = data.varints(body[with_varint])
+            sized = kinds[with_varint] == SIZED
+            wrong[with_varint] |= lengths > np.where(sized, 5, 10)
+            behind = body[with_varint] + lengths
             # A size that is more than everything stays more than that, and fits into 63 bits.
             sizes = np.minimum(numbers, np.uint64(len(data.bytes))).view(np.int64)
-            first[some] = np.where(sized, behind, numbers.view(np.int64))
-            last[some] = np.where(sized, behind + sizes, behind)
+            first[with_varint] = np.where(sized, behind, numbers.view(np.int64))
+            last[with_varint] = np.where(sized, behind + sizes, behind)
         after = last
         groups = np.flatnonzero((kinds == GROUP) & ~wrong)
         if groups.size:
@@ -227,17 +227,17 @@ class _Scan:
 
     def _rest(self, row: int, step: int) -> None:
         """Read the rest of one message, field by field."""
-        data, at, end = self._data, int(self._pos[row]), int(self._spans.end[row])
-        found: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
-        while at < end:
-            tag, at = _tag(data.view, at, end)
+        data, position, end = self._data, int(self._pos[row]), int(self._spans.end[row])
+        fields_by_tag: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
+        while position < end:
+            tag, position = _tag(data.view, position, end)
             if tag & 7 == GROUP:
-                first, (last, at) = at, _end_of_group(data, at, end, tag >> 3)
+                first, (last, position) = position, _end_of_group(data, position, end, tag >> 3)
             else:
-                first, last, at = _end_of(data, tag & 7, at, end)
-            found[tag].append((step, first, last))
+                first, last, position = _end_of(data, tag & 7, position, end)
+            fields_by_tag[tag].append((step, first, last))
             step += 1
-        for tag, parts in found.items():
+        for tag, parts in fields_by_tag.items():
             columns = np.array(parts, np.int64)
             rows = np.full(len(parts), row)
             self._finder.add_one(tag, Found(rows, columns[:, 0], columns[:, 1], columns[:, 2]))
@@ -288,14 +288,15 @@ def _end_of_group(data: Data, at: int, end: int, number: int, depth: int = 1) ->
     """The positions of the tag that ends a group, and behind it."""
     if depth > _DEEPEST:
         raise _MalformedError
+    position = at
     while True:
-        tag, after = _tag(data.view, at, end)
+        tag, after = _tag(data.view, position, end)
         kind = tag & 7
         if kind == _END:
             if tag >> 3 != number:
                 raise _MalformedError
-            return at, after
+            return position, after
         if kind == GROUP:
-            at = _end_of_group(data, after, end, tag >> 3, depth + 1)[1]
+            position = _end_of_group(data, after, end, tag >> 3, depth + 1)[1]
         else:
-            at = _end_of(data, kind, after, end)[2]
+            position = _end_of(data, kind, after, end)[2]

@@ -111,9 +111,9 @@ def _without_text(records: pa.RecordBatch) -> dict[int, str]:
     values = entries.field(1)
     valid = valid_rows(values)
     reasons = {_row(ends, int(at)): "the value of a header is null" for at in np.flatnonzero(~valid)}
-    some = np.flatnonzero(valid)
-    for at, byte in invalid_text(values if valid.all() else values.take(int64_array(some))):
-        reasons.setdefault(_row(ends, int(some[at])), f"the value of a header is not text in UTF-8 (byte {byte})")
+    present = np.flatnonzero(valid)
+    for place, byte in invalid_text(values if valid.all() else values.take(int64_array(present))):
+        reasons.setdefault(_row(ends, int(present[place])), f"the value of a header is not text in UTF-8 (byte {byte})")
     return reasons
 
 
@@ -136,8 +136,8 @@ def _entries(headers: Array) -> tuple[npt.NDArray[np.int32], Any]:
     ends = np.zeros(len(headers) + 1, np.int32)
     if len(headers):
         whole = np.frombuffer(memoryview(cast("pa.Buffer", headers.buffers()[1])).toreadonly(), np.int32)
-        at = whole[headers.offset : headers.offset + len(headers) + 1]
-        ends[1:] = np.cumsum(np.where(valid_rows(headers), at[1:] - at[:-1], 0))
+        offsets = whole[headers.offset : headers.offset + len(headers) + 1]
+        ends[1:] = np.cumsum(np.where(valid_rows(headers), offsets[1:] - offsets[:-1], 0))
     # Flattening leaves out what nulls may have.
     return ends, lists.flatten()
 
@@ -181,8 +181,8 @@ class _Converted:
             return _with_nulls(self.examples(schema), np.zeros(len(rows), np.int64), np.zeros(len(rows), np.bool_))
         if len(group.rows) == len(rows) and (group.rows == rows).all():
             return group.values
-        at = np.minimum(np.searchsorted(group.rows, rows), len(group.rows) - 1)
-        return _with_nulls(group.values, at, group.rows[at] == rows)
+        places = np.minimum(np.searchsorted(group.rows, rows), len(group.rows) - 1)
+        return _with_nulls(group.values, places, group.rows[places] == rows)
 
 
 def _with_nulls(values: Array, at: Int64Array, valid: npt.NDArray[np.bool_]) -> Array:
@@ -280,12 +280,12 @@ class EnvelopeConverter:
         groups = []
         for pair, rows in _rows_by_pair(key.schemas, value.schemas, np.flatnonzero(key.valid & value.valid)):
             index = self._index(pair)
-            some = records if len(rows) == records.num_rows else records.take(int64_array(rows))
+            pair_records = records if len(rows) == records.num_rows else records.take(int64_array(rows))
             fields = self._fields(pair)
             columns = [
                 key.taken(pair[0], rows),
                 value.taken(pair[1], rows),
-                *self._places(some),
+                *self._places(pair_records),
             ]
             row_type = [arrow_field(f.name, f.type) for f in fields]
             struct = cast("Array", pa.StructArray.from_arrays(columns, fields=row_type))

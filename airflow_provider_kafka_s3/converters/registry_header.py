@@ -51,13 +51,13 @@ def _other_header(beginning: bytes) -> str:
 
 def _schema_ids(values: Array) -> tuple[Int64Array, npt.NDArray[np.bool_]]:
     """The id in each header, and whether there is a header."""
-    at = bounds(values)
+    offsets = bounds(values)
     ids = np.zeros(len(values), np.int64)
-    has_header = np.diff(at) >= HEADER_SIZE
+    has_header = np.diff(offsets) >= HEADER_SIZE
     if not has_header.any():
         return ids, np.zeros(len(values), np.bool_)
     body = np.frombuffer(contents(values), np.uint8)
-    starts = at[:-1][has_header] - at[0]
+    starts = offsets[:-1][has_header] - offsets[0]
     # The number that begins at each byte.
     numbers = np.ndarray((len(body) - 3,), ">u4", body.data, strides=(1,))
     ids[has_header] = numbers[starts + 1]
@@ -71,8 +71,8 @@ def _rows_by_id(ids: Int64Array, has_header: npt.NDArray[np.bool_]) -> Iterator[
         yield int(ids[0]), np.arange(len(ids))
         return
     rows = np.flatnonzero(has_header)
-    found, first = np.unique(ids[rows], return_index=True)
-    for schema_id in found[np.argsort(first)]:
+    distinct, first = np.unique(ids[rows], return_index=True)
+    for schema_id in distinct[np.argsort(first)]:
         yield int(schema_id), rows[ids[rows] == schema_id]
 
 
@@ -82,12 +82,12 @@ def without_header(values: Array) -> Array:
     Args:
         values: binary or large_binary, each with a header.
     """
-    at, rows = bounds(values), len(values)
+    offsets, rows = bounds(values), len(values)
     # Headers and the rest by turns, as values of one array: their selection copies each rest at once.
     large = pa.types.is_large_binary(values.type)
     parts = np.empty(2 * rows + 1, np.int64 if large else np.int32)
-    parts[::2] = at
-    parts[1::2] = at[:-1] + HEADER_SIZE
+    parts[::2] = offsets
+    parts[1::2] = offsets[:-1] + HEADER_SIZE
     buffers = [None, pa.py_buffer(parts.data), values.buffers()[2]]
     both = cast("Array", pa.Array.from_buffers(values.type, 2 * rows, buffers))
     return both.take(int64_array(np.arange(1, 2 * rows, 2, dtype=np.int64)))

@@ -106,14 +106,14 @@ class AvroWriter:
         datums = cast("Array", payload)
         yield from self._begin()
         data = contents(datums)
-        at = bounds(datums) - bounds(datums)[0]
+        offsets = bounds(datums) - bounds(datums)[0]
         count, start = len(datums), 0
         while start < count:
             # The first datum whose end is at or beyond the rest of the block; a block of one long datum is possible.
-            by_bytes = int(np.searchsorted(at, at[start] + BLOCK_SIZE - len(self._pending)))
+            by_bytes = int(np.searchsorted(offsets, offsets[start] + BLOCK_SIZE - len(self._pending)))
             by_count = start + BLOCK_DATUMS - self._datums
             end = min(count, by_bytes, by_count)
-            piece = data[at[start] : at[end]]
+            piece = data[offsets[start] : offsets[end]]
             self._datums += end - start
             if end not in (by_bytes, by_count):
                 self._pending += piece
@@ -145,10 +145,10 @@ class AvroWriter:
 
 def _long(value: int) -> bytes:
     """Avro's encoding of a number that is not negative: zigzag, 7 bits in each byte, the lowest first."""
-    rest = value << 1
+    remainder = value << 1
     out = bytearray()
-    while rest > 0x7F:
-        out.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    out.append(rest)
+    while remainder > 0x7F:
+        out.append(remainder & 0x7F | 0x80)
+        remainder >>= 7
+    out.append(remainder)
     return bytes(out)

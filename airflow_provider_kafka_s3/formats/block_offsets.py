@@ -102,11 +102,11 @@ def _varints(numbers: Int64Array) -> bytes:
         sizes += left > 0
         left = left >> 7
     ends = np.cumsum(sizes)
-    out, at, left = np.zeros(int(ends[-1]), np.uint8), ends - sizes, numbers
+    out, positions, left = np.zeros(int(ends[-1]), np.uint8), ends - sizes, numbers
     while len(left):
         has_more = left > 127
-        out[at] = (left & 127) | (has_more.astype(np.int64) << 7)
-        at, left = at[has_more] + 1, left[has_more] >> 7
+        out[positions] = (left & 127) | (has_more.astype(np.int64) << 7)
+        positions, left = positions[has_more] + 1, left[has_more] >> 7
     return out.tobytes()
 
 

@@ -90,11 +90,11 @@ class CsvEncoder:
 
     def invalid(self, batch: pa.RecordBatch) -> dict[int, str]:
         """The rows of a batch that no line can hold, ascending, with the name of the first such field of each."""
-        found: dict[int, str] = {}
+        names_by_row: dict[int, str] = {}
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             for row in _without_text(column):
-                found.setdefault(int(row), name)
-        return dict(sorted(found.items()))
+                names_by_row.setdefault(int(row), name)
+        return dict(sorted(names_by_row.items()))
 
     def encode(self, batch: pa.RecordBatch) -> Array:
         """The lines of a batch as large binary array, parallel to its rows."""
@@ -197,22 +197,22 @@ def _text(column: Array) -> Array:
 
 
 def _base64(values: Array) -> Array:
-    at = bounds(values)
+    offsets = bounds(values)
     data = np.frombuffer(contents(values), np.uint8)
-    at = at - at[0]
+    offsets = offsets - offsets[0]
     pieces: list[bytes] = []
     start = 0
     # Positions of bytes take eight times as much as the bytes, so they are made for a part at a time.
     while start < len(values):
-        end = max(start + 1, int(np.searchsorted(at, at[start] + _BASE64_BYTES, side="right")) - 1)
-        part = data[at[start] : at[end]]
+        end = max(start + 1, int(np.searchsorted(offsets, offsets[start] + _BASE64_BYTES, side="right")) - 1)
+        part = data[offsets[start] : offsets[end]]
         if end == start + 1:
             pieces.append(binascii.b2a_base64(part.data, newline=False))
         else:
-            pieces.append(_base64_of(part, np.diff(at[start : end + 1])))
+            pieces.append(_base64_of(part, np.diff(offsets[start : end + 1])))
         start = end
     ends = np.zeros(len(values) + 1, np.int64)
-    np.cumsum(-(-np.diff(at) // 3) * 4, out=ends[1:])
+    np.cumsum(-(-np.diff(offsets) // 3) * 4, out=ends[1:])
     buffers = [None, pa.py_buffer(ends.data), pa.py_buffer(b"".join(pieces))]
     texts = pa.Array.from_buffers(pa.large_string(), len(values), buffers)
     if values.null_count:

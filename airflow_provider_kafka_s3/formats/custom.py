@@ -94,18 +94,18 @@ class CheckedFormat:
 
     def _frames(self, batch: Batch) -> tuple[Array, dict[int, str]]:
         with calling(self._class, batch):
-            found: object = self._format.encode(shown(batch, self._format))
-        if not isinstance(found, Frames):
-            self._refuse(batch, f"returned {type(found).__name__}; return Frames")
-        given: object = found.frames
+            encoded: object = self._format.encode(shown(batch, self._format))
+        if not isinstance(encoded, Frames):
+            self._refuse(batch, f"returned {type(encoded).__name__}; return Frames")
+        unchecked: object = encoded.frames
         count = batch.records.num_rows
-        frames = self._array(batch, given) if not isinstance(given, pa.Array) else given
+        frames = self._array(batch, unchecked) if not isinstance(unchecked, pa.Array) else unchecked
         if not (pa.types.is_binary(frames.type) or pa.types.is_large_binary(frames.type)) or frames.null_count:
             self._refuse(batch, f"returned frames of {frames.type}; return binary or large_binary without nulls")
         if len(frames) != count:
             self._refuse(batch, f"returned {len(frames)} frames for {count} records; return one each")
         with calling(self._class, batch):
-            refused = {int(row): reason for row, reason in found.refused.items()}
+            refused = {int(row): reason for row, reason in encoded.refused.items()}
         if not all(0 <= row < count for row in refused) or not all(
             isinstance(reason, str) for reason in refused.values()
         ):

@@ -147,9 +147,9 @@ def _collection_parts(values: Array, begin: bytes, end: bytes, item: _Parts) -> 
     Every item is written with a comma. Then the items of a row are next to each other already, and its last comma is
     the place of the end. Only rows without items need an end of their own.
     """
-    at = bounds(values)
-    items = _join([*item, b","], int(at[-1] - at[0]))
-    ends = bounds(items)[at - at[0]]
+    offsets = bounds(values)
+    items = _join([*item, b","], int(offsets[-1] - offsets[0]))
+    ends = bounds(items)[offsets - offsets[0]]
     data = np.frombuffer(contents(items), np.uint8).copy()
     ends -= ends[0]
     empty = np.diff(ends) == 0
@@ -163,8 +163,8 @@ def _collection_parts(values: Array, begin: bytes, end: bytes, item: _Parts) -> 
 
 def _used(values: Array, items: Array) -> Array:
     """Those items of lists or maps that are between their first and their last bound."""
-    at = bounds(values)
-    return items.slice(int(at[0]), int(at[-1] - at[0]))
+    offsets = bounds(values)
+    return items.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
 
 
 def _join(parts: _Parts, rows: int) -> Array:
@@ -191,9 +191,9 @@ def _with_nulls_of(values: Array, texts: Array) -> Array:
     bitmap = values.buffers()[0]
     if bitmap is None:
         return texts
-    at, rows = values.offset, len(values)
-    used = np.frombuffer(memoryview(bitmap), np.uint8)[at // 8 : (at + rows + 7) // 8]
-    valid = np.unpackbits(used, bitorder="little")[at % 8 : at % 8 + rows]
+    offset, rows = values.offset, len(values)
+    used = np.frombuffer(memoryview(bitmap), np.uint8)[offset // 8 : (offset + rows + 7) // 8]
+    valid = np.unpackbits(used, bitorder="little")[offset % 8 : offset % 8 + rows]
     return _text_array(bounds(texts), texts.buffers()[2], np.packbits(valid, bitorder="little"))
 
 
@@ -223,12 +223,12 @@ def _escape(values: Array) -> Array:
     if not special.any():
         return values
     places = np.flatnonzero(special)
-    found = data[places]
-    growth = _running_total(_GROWTH[found])
-    at = bounds(values) - bounds(values)[0]
-    at += growth[np.searchsorted(places, at)]
-    present = set(np.unique(found).tolist())
-    return _text_array(at, _escape_text(data.tobytes(), (code for code in _ESCAPES if code in present)))
+    codes = data[places]
+    growth = _running_total(_GROWTH[codes])
+    offsets = bounds(values) - bounds(values)[0]
+    offsets += growth[np.searchsorted(places, offsets)]
+    present = set(np.unique(codes).tolist())
+    return _text_array(offsets, _escape_text(data.tobytes(), (code for code in _ESCAPES if code in present)))
 
 
 def _escape_text(text: bytes, codes: Iterable[int]) -> bytes:
@@ -242,8 +242,8 @@ def _base64(values: Array) -> Array:
     sizes = np.diff(bounds(values))
     missing = -sizes % 3
     if missing.any():
-        at = _running_total(missing)
-        zeros = _text_array(at, bytes(int(at[-1])))
+        offsets = _running_total(missing)
+        zeros = _text_array(offsets, bytes(int(offsets[-1])))
         values = cast("Array", pc.binary_join_element_wise(values, zeros, _literal(b"")))
     text = np.frombuffer(binascii.b2a_base64(contents(values), newline=False), np.uint8)
     ends = (bounds(values) - bounds(values)[0]) // 3 * 4
@@ -273,8 +273,8 @@ def _minimal_bytes(values: Array) -> Array:
         np.copyto(size, index + 1, where=byte > 0)
         np.copyto(size, index + 2, where=byte > 0x7F)
     kept = np.arange(width) >= width - size[:, None]
-    at = _running_total(size)
-    return _text_array(at, np.ascontiguousarray(little_endian[:, ::-1][kept]))
+    offsets = _running_total(size)
+    return _text_array(offsets, np.ascontiguousarray(little_endian[:, ::-1][kept]))
 
 
 def _fixed_width(values: Array, dtype: np.dtype[Any]) -> npt.NDArray[Any]:

@@ -95,10 +95,10 @@ def _names_in_first(documents: Array) -> Sequence[str]:
     if not len(documents) or len(document := documents[0].as_buffer()) > _LOOKED_INTO:
         return ()
     try:
-        found = msgspec.json.decode(document)
+        decoded = msgspec.json.decode(document)
     except msgspec.DecodeError:  # half a surrogate pair
         return ()
-    return [*found] if isinstance(found, dict) else ()
+    return [*decoded] if isinstance(decoded, dict) else ()
 
 
 class JsonDocumentConverter:

@@ -161,12 +161,12 @@ def _columns_with_repetitions(rows: pa.Table) -> list[str]:
     The encoder gives a dictionary up when it is too large, after all values so far were written as indexes to it: ids
     and measured values took a fifth more bytes, and more time.
     """
-    found = []
+    paths = []
     for name, column in zip(rows.column_names, rows.columns, strict=True):
         for path, values in _leaves(name, pa.concat_arrays(column.chunks)) if column.num_chunks else ():
             if pc.count_distinct(values).as_py() <= _MOST_DISTINCT * (len(values) - values.null_count):
-                found.append(path)
-    return found
+                paths.append(path)
+    return paths
 
 
 def _leaves(path: str, values: Array) -> Iterator[tuple[str, Array]]:

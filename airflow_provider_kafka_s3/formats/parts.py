@@ -165,9 +165,9 @@ class PartFormats:
         if self._on_null == "ignore" and null.any():
             # The key of a record that is left out may be invalid.
             kept = np.flatnonzero(~null)
-            some = self._prepare(batch.take(int64_array(kept)), null[kept])
-            rejected = [replace(r, row=int(kept[r.row])) for r in some.rejected]
-            return replace(some, ignored=int(null.sum()), rejected=rejected)
+            prepared = self._prepare(batch.take(int64_array(kept)), null[kept])
+            rejected = [replace(r, row=int(kept[r.row])) for r in prepared.rejected]
+            return replace(prepared, ignored=int(null.sum()), rejected=rejected)
         return self._prepare(batch, null)
 
     def _prepare(self, batch: pa.RecordBatch, null: npt.NDArray[np.bool_]) -> PreparedParts:
@@ -206,11 +206,11 @@ class PartFormats:
 
     def _schemas(self, parts: Mapping[str, _Part], versions: Sequence[SchemaVersion]) -> Int64Array | None:
         """What records of one object have in common: the schema of the only part with schemas, or those of all."""
-        some = {n: p.of_rows(p.prepared.schemas, _ABSENT) for n, p in parts.items() if p.prepared.schemas is not None}
-        if not some.keys() - {MAIN}:
-            return some.get(MAIN)
+        typed = {n: p.of_rows(p.prepared.schemas, _ABSENT) for n, p in parts.items() if p.prepared.schemas is not None}
+        if not typed.keys() - {MAIN}:
+            return typed.get(MAIN)
         self._combinations = self._combinations if self._combinations is not None else []
-        columns = np.stack([*some.values()], axis=1)
+        columns = np.stack([*typed.values()], axis=1)
         if not len(columns):
             return np.zeros(0, np.int64)
         distinct, first, inverse = np.unique(columns, axis=0, return_index=True, return_inverse=True)
@@ -219,7 +219,7 @@ class PartFormats:
             combination = tuple(distinct[i].tolist())
             if combination not in self._indices:
                 self._indices[combination] = len(self._combinations)
-                self._combinations.append(dict(zip(some, combination, strict=True)))
+                self._combinations.append(dict(zip(typed, combination, strict=True)))
                 of_value = self._combinations[-1].get(MAIN, _ABSENT)
                 self._versions.append(versions[of_value] if versions and of_value != _ABSENT else _NONE)
             numbers[i] = self._indices[combination]
@@ -232,9 +232,9 @@ def _with_nulls(batch: pa.RecordBatch, part: str, nulls: Bools) -> pa.RecordBatc
         return batch
     column = batch.column(part)
     valid = validity_buffer(valid_rows(column) & ~nulls)
-    at = cast("pa.Int64Array", pa.Array.from_buffers(pa.int64(), len(nulls), [valid, buffer(np.arange(len(nulls)))]))
+    rows = cast("pa.Int64Array", pa.Array.from_buffers(pa.int64(), len(nulls), [valid, buffer(np.arange(len(nulls)))]))
     index = batch.schema.get_field_index(part)
-    return batch.set_column(index, batch.schema.field(index), column.take(at))
+    return batch.set_column(index, batch.schema.field(index), column.take(rows))
 
 
 def _schema_of(combinations: Sequence[Mapping[str, int]] | None, part: str, schema: int | None) -> int | None:

@@ -53,10 +53,10 @@ def _sizes_if_valid(array: Array) -> Int64Array:
     if pa.types.is_binary(kind) or pa.types.is_string(kind) or (large and not pa.types.is_large_list(kind)):
         return np.diff(_offsets(array, width)) + width
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind):
-        at = _offsets(array, width)
-        ends = np.zeros(at[-1] - at[0] + 1, np.int64)
-        np.cumsum(_sizes(cast("Any", array).values.slice(at[0], at[-1] - at[0])), out=ends[1:])
-        return cast("Int64Array", np.diff(ends[at - at[0]]) + width)
+        offsets = _offsets(array, width)
+        ends = np.zeros(offsets[-1] - offsets[0] + 1, np.int64)
+        np.cumsum(_sizes(cast("Any", array).values.slice(offsets[0], offsets[-1] - offsets[0])), out=ends[1:])
+        return cast("Int64Array", np.diff(ends[offsets - offsets[0]]) + width)
     return np.full(len(array), max(1, kind.bit_width // 8), np.int64)
 
 

@@ -175,13 +175,13 @@ class TypedFormat:
             of = schemas[numbers]
             parts, order = [], []
             for schema in np.unique(of).tolist():
-                some = np.flatnonzero(of == schema)
+                places = np.flatnonzero(of == schema)
                 if (change := self._projection(schema, target)) is None:
-                    parts.append(prepared.take(numbers[some], schema))
+                    parts.append(prepared.take(numbers[places], schema))
                 else:
-                    column = change.apply(self._values(prepared, values[schema], numbers[some]))
+                    column = change.apply(self._values(prepared, values[schema], numbers[places]))
                     parts.append(self._payload(column, target))
-                order.append(some)
+                order.append(places)
             if len(parts) == 1:
                 return parts[0]
             return _concatenated(parts).take(int64_array(np.argsort(np.concatenate(order))))
@@ -223,9 +223,9 @@ def _numbers(rows: Rows) -> Int64Array:
 
 def _kept(group: TypedGroup, within: Int64Array) -> TypedGroup:
     """Some values of a group."""
-    at = int64_array(within)
-    values = None if group.values is None else group.values.take(at)
-    return TypedGroup(group.schema, group.rows[within], values, lambda: group.datums().take(at))
+    indices = int64_array(within)
+    values = None if group.values is None else group.values.take(indices)
+    return TypedGroup(group.schema, group.rows[within], values, lambda: group.datums().take(indices))
 
 
 def _sizes(values: Array) -> Int64Array:
@@ -435,4 +435,4 @@ def _without_bytes(node: Node) -> str | None:
             parts = [part]
         case _:
             parts = []
-    return next((found for part in parts if (found := _without_bytes(part)) is not None), None)
+    return next((inner for part in parts if (inner := _without_bytes(part)) is not None), None)

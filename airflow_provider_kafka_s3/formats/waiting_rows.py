@@ -76,9 +76,9 @@ class WaitingRows:
     def take(self, spilled: SpilledRows, schema: pa.Schema) -> pa.RecordBatch:
         """Read rows back, once."""
         body = pa.allocate_buffer(spilled.size)
-        with memoryview(body) as view, view.cast("B") as rest:
+        with memoryview(body) as view, view.cast("B") as body_bytes:
             for n, slot in enumerate(spilled.slots):
-                with rest[n * _SLOT : (n + 1) * _SLOT] as part:
+                with body_bytes[n * _SLOT : (n + 1) * _SLOT] as part:
                     self._file.read_into(slot, part)
                 self._file.give_back(slot)
         return pa.ipc.read_record_batch(body, schema)

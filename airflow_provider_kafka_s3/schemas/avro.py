@@ -196,10 +196,10 @@ class _Parser:
         if isinstance(name, str):
             if name in PRIMITIVES:
                 return Primitive(name)
-            found = self._named.get(f"{namespace}.{name}") if namespace and "." not in name else None
-            found = found or self._named.get(name)
-            if found is not None:
-                return found
+            node = self._named.get(f"{namespace}.{name}") if namespace and "." not in name else None
+            node = node or self._named.get(name)
+            if node is not None:
+                return node
         raise ConfigurationError(f"the Avro schema uses the type {_short(name)}, which nothing defines")
 
     def _union(self, schema: list[Any], namespace: str) -> Union:
@@ -230,15 +230,15 @@ class _Parser:
         record = Record(name)
         self._named[name] = record
         fields: list[Field] = []
-        for given in _part(schema, "fields", list):
-            if not isinstance(given, dict):
+        for field_schema in _part(schema, "fields", list):
+            if not isinstance(field_schema, dict):
                 raise ConfigurationError(f"record {name!r} of the Avro schema has a field that is no mapping")
-            default = given.get("default", _NO_DEFAULT)
-            number = given.get("field-id")
+            default = field_schema.get("default", _NO_DEFAULT)
+            number = field_schema.get("field-id")
             fields.append(
                 Field(
-                    _simple_name(given.get("name"), f"a field of {name!r}"),
-                    self._parse(_part(given, "type", object), inner),
+                    _simple_name(field_schema.get("name"), f"a field of {name!r}"),
+                    self._parse(_part(field_schema, "type", object), inner),
                     default=None if default is _NO_DEFAULT else default,
                     has_default=default is not _NO_DEFAULT,
                     number=number if _is_int(number) and 0 <= number < 2**31 else None,

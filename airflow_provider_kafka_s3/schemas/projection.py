@@ -146,14 +146,14 @@ def _record_mismatch(source: Record, target: Record, seen: set[tuple[Record, Rec
     if (source, target) in seen:
         return None
     seen.add((source, target))
-    given = {f.name: f for f in source.fields}
+    source_fields = {f.name: f for f in source.fields}
     for wanted in target.fields:
-        at = f"field {wanted.name!r} of {target.name!r}"
+        label = f"field {wanted.name!r} of {target.name!r}"
         why = None
-        if wanted.name in given:
-            why = _mismatch(given[wanted.name].type, wanted.type, at, default=wanted.default, seen=seen)
+        if wanted.name in source_fields:
+            why = _mismatch(source_fields[wanted.name].type, wanted.type, label, default=wanted.default, seen=seen)
         elif wanted.default is None and not _required(wanted.type)[0]:
-            why = f"{at} is missing in the source schema, and required and without a default in the target schema"
+            why = f"{label} is missing in the source schema, and required and without a default in the target schema"
         if why is not None:
             return why
     return None
@@ -291,10 +291,10 @@ def _required_step(source: Node, target: Node) -> Step | None:
 
 def _field_step(source: Record, field: Field) -> Step:
     """From values of the record to those of a field of the target."""
-    for index, given in enumerate(source.fields):
-        if given.name == field.name:
-            nulls_to_fill = _required(given.type)[0] and not _required(field.type)[0]
-            return _child(index, _step(given.type, field.type, _default(field) if nulls_to_fill else None))
+    for index, source_field in enumerate(source.fields):
+        if source_field.name == field.name:
+            nulls_to_fill = _required(source_field.type)[0] and not _required(field.type)[0]
+            return _child(index, _step(source_field.type, field.type, _default(field) if nulls_to_fill else None))
     default = _default(field)
     return _all_null(arrow_type(field.type)) if default is None else lambda values: _repeat(default, len(values))
 
@@ -464,8 +464,8 @@ def _nested_constant(node: Node, value: Any, of: pa.DataType) -> Array:
             entries = pa.Array.from_buffers(entry, len(keys), [None], children=[keys, items])
             return _one_list(of, cast("Array", entries))
         case Record(fields=fields_):
-            given = _checked(value, dict)
-            children = [_nullable_constant(f.type, given.get(f.name, f.default)) for f in fields_]
+            members = _checked(value, dict)
+            children = [_nullable_constant(f.type, members.get(f.name, f.default)) for f in fields_]
             return cast("Array", pa.Array.from_buffers(of, 1, [None], children=children))
         case Union():
             return _union_constant(node, value, of)

@@ -77,24 +77,24 @@ class _Parts:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    at = 0
-    while at < len(data):
-        tag, at = _varint(data, at)
+    position = 0
+    while position < len(data):
+        tag, position = _varint(data, position)
         kind = tag & 7
         if kind == 0:
-            value, at = _varint(data, at)
+            value, position = _varint(data, position)
             yield tag >> 3, value
             continue
         if kind == 2:
-            size, at = _varint(data, at)
+            size, position = _varint(data, position)
         elif kind in (1, 5):
             size = 8 if kind == 1 else 4
         else:  # a group, which descriptors do not have
             raise IndexError
-        if size > len(data) - at:
+        if size > len(data) - position:
             raise IndexError
-        yield tag >> 3, data[at : at + size]
-        at += size
+        yield tag >> 3, data[position : position + size]
+        position += size
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:

@@ -175,16 +175,16 @@ def link(files: Iterable[ProtoFile]) -> None:
 
 
 def _resolve(part: ProtoField, message: ProtoMessage, known: Mapping[str, ProtoMessage | ProtoEnum]) -> None:
-    found = _found(part.type_name, message.full_name, known)
-    match found:
+    named_type = _found(part.type_name, message.full_name, known)
+    match named_type:
         case ProtoEnum():
-            part.kind, part.enum = "enum", found
-            if not found.values:
-                raise ConfigurationError(f"the enum {found.full_name!r} has no values")
+            part.kind, part.enum = "enum", named_type
+            if not named_type.values:
+                raise ConfigurationError(f"the enum {named_type.full_name!r} has no values")
         case ProtoMessage():
             # Entries of maps are never groups, whatever the features of the file.
-            delimited = part.kind == "group" and not found.is_map_entry
-            part.kind, part.message = "group" if delimited else "message", found
+            delimited = part.kind == "group" and not named_type.is_map_entry
+            part.kind, part.message = "group" if delimited else "message", named_type
             if part.presence == "implicit" and not message.is_map_entry:
                 part.presence = "explicit"
         case None:
@@ -200,8 +200,8 @@ def _found(name: str, scope: str, known: Mapping[str, ProtoMessage | ProtoEnum])
     if name.startswith("."):
         return known.get(name[1:])
     while scope:
-        found = known.get(f"{scope}.{name}")
-        if found is not None:
-            return found
+        named_type = known.get(f"{scope}.{name}")
+        if named_type is not None:
+            return named_type
         scope = scope.rpartition(".")[0]
     return known.get(name)

@@ -121,13 +121,13 @@ class _Parser:
         self._places: list[int] = []
         position = 0
         while position < len(text):
-            found = _TOKEN.match(text, position)
-            if found is None:  # such as a quote without its end
+            match = _TOKEN.match(text, position)
+            if match is None:  # such as a quote without its end
                 raise self._error(position)
-            if found.lastgroup is not None:
-                self._tokens.append(found.group())
+            if match.lastgroup is not None:
+                self._tokens.append(match.group())
                 self._places.append(position)
-            position = found.end()
+            position = match.end()
         self._tokens.append("")
         self._places.append(len(text))
         self._at = 0
@@ -162,8 +162,8 @@ class _Parser:
                     pass
                 case _:
                     raise self._error()
-        for found, own in self._fields:
-            _inherit(found, own)
+        for part, own in self._fields:
+            _inherit(part, own)
         return file
 
     # -- definitions --------------------------------------------------------------------------------------------------
@@ -239,7 +239,7 @@ class _Parser:
         if label or oneof is not None:
             options.features["field_presence"] = "LEGACY_REQUIRED" if label == "required" else "EXPLICIT"
         scalar = type_name in SCALARS
-        found = ProtoField(
+        part = ProtoField(
             name=name.lower() if group else name,
             number=number,
             kind=type_name if scalar else "group" if group else "",
@@ -248,8 +248,8 @@ class _Parser:
             raw_default=options.default,
             oneof=oneof,
         )
-        message.fields.append(found)
-        self._fields.append((found, options))
+        message.fields.append(part)
+        self._fields.append((part, options))
         if group:
             inside = ProtoMessage(_joined(message.full_name, name))
             message.messages.append(inside)
@@ -425,13 +425,13 @@ def _inherit(found: ProtoField, options: _Options) -> None:
 
 def _aggregate(tokens: list[str]) -> dict[str, str]:
     """The values of ``{ name: value … }`` that are neither messages nor lists, by their names."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     depth = 0
     for name, colon, value in zip(tokens, tokens[1:], tokens[2:], strict=False):
         depth += (name in "{[<") - (name in "}]>")
         if depth == 1 and colon == ":":
-            found[name] = value
-    return found
+            values[name] = value
+    return values
 
 
 def _joined(scope: str, name: str) -> str:

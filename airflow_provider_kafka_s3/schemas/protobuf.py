@@ -119,14 +119,14 @@ def message_at(file: ProtoFile, indexes: Sequence[int]) -> ProtoMessage | None:
         indexes: of a message of the file, of a message inside it, and so on. Entries of maps are not counted, as
             serializers in Java do.
     """
-    found, messages = None, file.messages
+    selected, messages = None, file.messages
     for index in indexes:
         declared = [message for message in messages if not message.is_map_entry]
         if not 0 <= index < len(declared):
             return None
-        found = declared[index]
-        messages = found.messages
-    return found
+        selected = declared[index]
+        messages = selected.messages
+    return selected
 
 
 def has_null(part: ProtoField) -> bool:
