@@ -68,31 +68,31 @@ def arrow_batches(
             error has the first record that cannot, such as one with the number 1.0 for int64, or with a field twice.
     """
     fields = [f for f in schema if f.name not in KAFKA_COLUMNS.names]
-    for one in objects:
+    for source in objects:
         try:
-            values = _values(store, one, pa.schema(fields))
+            values = _values(store, source, pa.schema(fields))
         except KafkaS3Error:
             raise
         except BadDocument as e:
             raise ForeignObjectError(
-                f"{_place(one, e.row)} in object {one.url}, topic {one.topic!r}, batch {one.batch}, cannot be read as "
-                f"{type(one.layout.format).__name__} with the columns {[f.name for f in fields]}: {e}. Give its field "
-                f"a type that all values have, such as double for 1.0, or leave the field out of the schema, or read "
-                f"whole lines as the column 'value' of binary type, without other fields"
+                f"{_place(source, e.row)} in object {source.url}, topic {source.topic!r}, batch {source.batch}, cannot "
+                f"be read as {type(source.layout.format).__name__} with the columns {[f.name for f in fields]}: {e}. "
+                f"Give its field a type that all values have, such as double for 1.0, or leave the field out of the "
+                f"schema, or read whole lines as the column 'value' of binary type, without other fields"
             ) from e
         except (Unreadable, pa.ArrowException, ValueError, LookupError, EOFError) as e:
             raise ForeignObjectError(
-                f"object {one.url} of topic {one.topic!r}, batch {one.batch}, cannot be read as "
-                f"{type(one.layout.format).__name__} with the columns {[f.name for f in fields]}: {e}. Correct the "
+                f"object {source.url} of topic {source.topic!r}, batch {source.batch}, cannot be read as "
+                f"{type(source.layout.format).__name__} with the columns {[f.name for f in fields]}: {e}. Correct the "
                 f"schema, or check the object with action='verify'"
             ) from e
-        if values.num_rows != one.records:
+        if values.num_rows != source.records:
             raise ForeignObjectError(
-                f"object {one.url} of topic {one.topic!r}, batch {one.batch}, has {count(values.num_rows, 'record')} "
-                f"instead of {one.records:,}: check it with action='verify'"
+                f"object {source.url} of topic {source.topic!r}, batch {source.batch}, has "
+                f"{count(values.num_rows, 'record')} instead of {source.records:,}: check it with action='verify'"
             )
         columns = {name: values.column(name) for name in values.column_names}
-        columns |= _kafka_columns(one, schema)
+        columns |= _kafka_columns(source, schema)
         yield from pa.table({name: columns[name] for name in schema.names}, schema=schema).to_batches()
 
 
@@ -133,21 +133,21 @@ def _body(store: DurableStore, one: SnapshotObject) -> bytes:
 
 def _kafka_columns(one: SnapshotObject, schema: pa.Schema) -> dict[str, pa.ChunkedArray[Any]]:
     counts = [part.records for part in one.ranges]
-    found: dict[str, pa.ChunkedArray[Any]] = {}
+    columns: dict[str, pa.ChunkedArray[Any]] = {}
     for name in schema.names:
         match name:
             case "_kafka_topic":
-                found[name] = _repeated(one.topic, one.records)
+                columns[name] = _repeated(one.topic, one.records)
             case "_kafka_object":
-                found[name] = _repeated(one.key, one.records)
+                columns[name] = _repeated(one.key, one.records)
             case "_kafka_batch":
-                found[name] = pa.chunked_array([int64_array(np.full(one.records, one.batch))])
+                columns[name] = pa.chunked_array([int64_array(np.full(one.records, one.batch))])
             case "_kafka_partition":
                 numbers = np.repeat(np.array([part.partition for part in one.ranges], np.int64), counts)
-                found[name] = pa.chunked_array([int64_array(numbers).cast(pa.int32())])
+                columns[name] = pa.chunked_array([int64_array(numbers).cast(pa.int32())])
             case "_kafka_offset":
-                found[name] = pa.chunked_array([_offsets(part) for part in one.ranges], pa.int64())
-    return found
+                columns[name] = pa.chunked_array([_offsets(part) for part in one.ranges], pa.int64())
+    return columns
 
 
 def _offsets(part: Any) -> Array:

@@ -50,9 +50,9 @@ def avro_tables(url: str, body: bytes, schema: pa.Schema) -> list[pa.Table]:
         columns = arrow_schema(node)
     except ConfigurationError:  # it is recursive, or has more columns than are decoded
         return _as_values(url, body, schema, types, is_record=record is not None)
-    for one in schema:
-        if one.name in types:
-            _require_types_of_unions(types[one.name], one.type, f"{one.name!r} of {url}")
+    for column in schema:
+        if column.name in types:
+            _require_types_of_unions(types[column.name], column.type, f"{column.name!r} of {url}")
     try:
         return [*_decoded(body, AvroDecoder(node), columns, is_record=record is not None)]
     except InvalidDatumError:  # earlier versions have landed numbers of more bytes than Avro for Java reads
@@ -81,9 +81,9 @@ def _as_values(
     url: str, body: bytes, schema: pa.Schema, types: Mapping[str, Node], *, is_record: bool
 ) -> list[pa.Table]:
     """The datums by way of values of Python, which do not have the types of unions."""
-    for one in schema:
-        if one.name in types:
-            _require_no_union(types[one.name], one.type, f"{one.name!r} of {url}")
+    for column in schema:
+        if column.name in types:
+            _require_no_union(types[column.name], column.type, f"{column.name!r} of {url}")
     tables = [
         pa.Table.from_pylist(found if is_record else [{"value": value} for value in found], schema=schema)
         for found in datums(body)

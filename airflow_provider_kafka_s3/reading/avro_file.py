@@ -30,11 +30,11 @@ _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 def _snappy(block: bytes) -> bytes:
-    size, shift, at = 0, 0, 0
+    size, shift, position = 0, 0, 0
     while True:
-        size |= (block[at] & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if block[at - 1] < 0x80:
+        size |= (block[position] & 0x7F) << shift
+        position, shift = position + 1, shift + 7
+        if block[position - 1] < 0x80:
             break
     return pa.Codec("snappy").decompress(block[:-4], size, asbytes=True)
 
@@ -121,14 +121,14 @@ class AvroFile:
             ValueError: a block is damaged.
         """
         while not self._file.is_at_end:
-            found, size = [], 0
+            blocks, size = [], 0
             while size < piece and not self._file.is_at_end:
                 count = self._file.long()
-                found.append(AvroBlock(count, self._expand(self._file.take(self._file.long()))))
-                size += len(found[-1].data)
+                blocks.append(AvroBlock(count, self._expand(self._file.take(self._file.long()))))
+                size += len(blocks[-1].data)
                 if self._file.take(_SYNC) != self._sync:
                     raise ValueError("a block is damaged")
-            yield found
+            yield blocks
 
     @functools.cached_property
     def _beginning(self) -> bytes:
@@ -178,12 +178,12 @@ def _metadata(file: _Bytes) -> dict[str, bytes]:
 
 def _long(number: int) -> bytes:
     """A positive number, as Avro writes it."""
-    found, number = bytearray(), number << 1
+    encoded, number = bytearray(), number << 1
     while number > 0x7F:
-        found.append(number & 0x7F | 0x80)
+        encoded.append(number & 0x7F | 0x80)
         number >>= 7
-    found.append(number)
-    return bytes(found)
+    encoded.append(number)
+    return bytes(encoded)
 
 
 def _with_our_types(schema: Any, *, logical: bool) -> Any:
@@ -194,17 +194,17 @@ def _with_our_types(schema: Any, *, logical: bool) -> Any:
         return schema
     if isinstance(schema.get("type"), dict | list):
         return _with_our_types(schema["type"], logical=logical)
-    found = {name: part for name, part in schema.items() if name not in ("default", "logicalType")}
+    adapted = {name: part for name, part in schema.items() if name not in ("default", "logicalType")}
     for name in ("items", "values"):
         if name in schema:
-            found[name] = _with_our_types(schema[name], logical=logical)
+            adapted[name] = _with_our_types(schema[name], logical=logical)
     if "fields" in schema:
-        found["fields"] = [
+        adapted["fields"] = [
             {"name": one["name"], "type": _with_our_types(one["type"], logical=logical)} for one in schema["fields"]
         ]
     if logical and logical_type(schema) is not None:
-        found["logicalType"] = _OURS + schema["logicalType"]
-    return found
+        adapted["logicalType"] = _OURS + schema["logicalType"]
+    return adapted
 
 
 class _Bytes:
@@ -219,11 +219,11 @@ class _Bytes:
         return self._at == len(self._data)
 
     def take(self, count: int) -> bytes:
-        found = self._data[self._at : self._at + count]
-        if count < 0 or len(found) != count:
+        taken = self._data[self._at : self._at + count]
+        if count < 0 or len(taken) != count:
             raise ValueError("it ends too early")
         self._at += count
-        return found
+        return taken
 
     def long(self) -> int:
         number = shift = 0
@@ -252,10 +252,10 @@ class _Stream(_Bytes):
         return not self._file.peek(1)
 
     def take(self, count: int) -> bytes:
-        found = self._file.read(count) if count >= 0 else b""
-        if len(found) != count:
+        taken = self._file.read(count) if count >= 0 else b""
+        if len(taken) != count:
             raise ValueError("it ends too early")
-        return found
+        return taken
 
 
 def _logical_reader(convert: Callable[[Any, Mapping[str, Any]], Any]) -> Callable[[Any, Any, Any], Any]:

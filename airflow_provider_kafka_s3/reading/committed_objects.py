@@ -51,8 +51,8 @@ class CommittedObjects:
 
     def find(self, key: str) -> ObjectEntry | None:
         """An object that records are read from by its key; None: it is not in the manifest."""
-        found = self._entries.get(key)
-        return found if found is not None and self.is_of_records(found) else None
+        entry = self._entries.get(key)
+        return entry if entry is not None and self.is_of_records(entry) else None
 
     def of_records(self) -> list[ObjectEntry]:
         """The objects that records are read from: of values, of dead letters, and the first of null values."""

@@ -78,30 +78,30 @@ class KafkaS3DataSource(DataSource):
         """Check the options, and fix the state."""
         super().__init__(dict(options))
         # Spark's options have no case.
-        given = {name.lower(): value for name, value in options.items()}
+        by_name = {name.lower(): value for name, value in options.items()}
         known = (*_REQUIRED, *_OPTIONAL)
-        for name in given:
+        for name in by_name:
             # Spark passes the path of load(), which has no meaning here.
             if name not in (*known, "path"):
                 use = f"use {', '.join(known)}"
                 raise ConfigurationError(f"the format kafka_s3 has no option {name!r}{or_nearest(name, known, use)}")
-        if absent := [name for name in _REQUIRED if not given.get(name)]:
+        if absent := [name for name in _REQUIRED if not by_name.get(name)]:
             raise ConfigurationError(f"the format kafka_s3 needs the options {', '.join(absent)}")
         self._settings = _Settings(
             location=TopicLocation(
-                given["bucket"],
+                by_name["bucket"],
                 TopicAddress(
-                    topics_dir=given.get("topics_dir", "topics"), pipeline=given["pipeline"], topic=given["topic"]
+                    topics_dir=by_name.get("topics_dir", "topics"), pipeline=by_name["pipeline"], topic=by_name["topic"]
                 ),
-                _s3_settings(given),
+                _s3_settings(by_name),
             ),
-            partition_bytes=_number(given, "partition_bytes") or _PARTITION_BYTES,
+            partition_bytes=_number(by_name, "partition_bytes") or _PARTITION_BYTES,
         )
-        self._since = _number(given, "since") or 0
-        self._only = _numbers(given, "batches")
-        at = _number(given, "at")
-        self._is_fixed = at is not None
-        snapshot = Snapshot(self._settings.location.open_log(), at=at, since=self._since)
+        self._since = _number(by_name, "since") or 0
+        self._only = _numbers(by_name, "batches")
+        batch = _number(by_name, "at")
+        self._is_fixed = batch is not None
+        snapshot = Snapshot(self._settings.location.open_log(), at=batch, since=self._since)
         snapshot.require_complete(self._only or ())
         self._batch = snapshot.batch
 
@@ -120,8 +120,8 @@ class KafkaS3DataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """See :class:`pyspark.sql.datasource.DataSource`."""
-        for name, given in (("batches", self._only is not None), ("at", self._is_fixed)):
-            if given:
+        for name, is_given in (("batches", self._only is not None), ("at", self._is_fixed)):
+            if is_given:
                 raise ConfigurationError(f"a stream of the format kafka_s3 has no option {name!r}; use 'since'")
         return _StreamReader(self._settings, schema, self._since)
 
@@ -137,12 +137,12 @@ class _Settings:
         objects = Snapshot(self.location.open_log(), at=at, since=since).objects(batches=only)
         groups: list[list[SnapshotObject]] = []
         size = self.partition_bytes
-        for one in objects:
+        for snapshot_object in objects:
             if size >= self.partition_bytes:
                 groups.append([])
                 size = 0
-            groups[-1].append(one)
-            size += one.size
+            groups[-1].append(snapshot_object)
+            size += snapshot_object.size
         return [InputPartition(group) for group in groups] or [InputPartition([])]
 
     def read(self, schema: StructType, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -191,24 +191,24 @@ class _StreamReader(DataSourceStreamReader):
 
 
 def _s3_settings(options: Mapping[str, str]) -> S3Settings:
-    given = {name: options[name] for name in _OF_S3 if name in options}
+    settings = {name: options[name] for name in _OF_S3 if name in options}
     try:
-        return convert_to_struct(given, S3Settings)
+        return convert_to_struct(settings, S3Settings)
     except msgspec.ValidationError as e:
-        raise ConfigurationError(f"the options {given} of the format kafka_s3 are refused: {e}") from e
+        raise ConfigurationError(f"the options {settings} of the format kafka_s3 are refused: {e}") from e
 
 
 def _numbers(options: Mapping[str, str], name: str) -> tuple[int, ...] | None:
-    given = options.get(name)
-    if given is None:
+    text = options.get(name)
+    if text is None:
         return None
-    return tuple(_number({name: one.strip()}, name) or 0 for one in given.split(",") if one.strip())
+    return tuple(_number({name: number.strip()}, name) or 0 for number in text.split(",") if number.strip())
 
 
 def _number(options: Mapping[str, str], name: str) -> int | None:
-    given = options.get(name)
-    if given is None:
+    text = options.get(name)
+    if text is None:
         return None
-    if _WHOLE.fullmatch(given) is None:
-        raise ConfigurationError(f"{name}={given!r} of the format kafka_s3 must be a whole number, 0 or more")
-    return int(given)
+    if _WHOLE.fullmatch(text) is None:
+        raise ConfigurationError(f"{name}={text!r} of the format kafka_s3 must be a whole number, 0 or more")
+    return int(text)

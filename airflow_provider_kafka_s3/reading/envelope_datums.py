@@ -133,9 +133,9 @@ def _length(number: int) -> bytes:
 
 def _places(data: bytes, text: bytes) -> Int64Array:
     """Where a text begins."""
-    found = np.frombuffer(data, np.uint8)
+    octets = np.frombuffer(data, np.uint8)
     # The first three bytes are in few other places: a zero, and the length and the beginning of a name.
-    few = np.flatnonzero((found[:-2] == text[0]) & (found[1:-1] == text[1]) & (found[2:] == text[2]))
+    few = np.flatnonzero((octets[:-2] == text[0]) & (octets[1:-1] == text[1]) & (octets[2:] == text[2]))
     return few[matches(data, few, text)]
 
 
@@ -172,11 +172,11 @@ def _read_tails(data: bytes, places: Int64Array) -> tuple[Int64Array, Int64Array
 def _read_bytes(cursor: Cursor, data: bytes, *, is_text: bool) -> list[bytes | None]:
     """The values of a union of null and bytes or text."""
     rows = _read_branch(cursor)
-    found = slices(data, *_skip(cursor, rows))
+    values = slices(data, *_skip(cursor, rows))
     if is_text:
         # Each of them is UTF-8: a newline is no part of another character.
-        b"\n".join(found).decode()
-    return [*found] if rows is None else spread(found, rows, cursor.count)
+        b"\n".join(values).decode()
+    return [*values] if rows is None else spread(values, rows, cursor.count)
 
 
 def _read_headers(cursor: Cursor, data: bytes, tails: Int64Array) -> list[Headers] | None:
@@ -191,37 +191,37 @@ def _read_headers(cursor: Cursor, data: bytes, tails: Int64Array) -> list[Header
     is_null = np.zeros(counts.sum(), np.bool_)
     for number in range(counts.max(initial=0)):
         rows = rows[counts[rows] > number]
-        at = first[rows] + number
-        names[:, at] = _skip(cursor, rows)
+        indices = first[rows] + number
+        names[:, indices] = _skip(cursor, rows)
         branch = cursor.longs(rows)
         _require(cursor, bool(((branch == 0) | (branch == 1)).all()))
         has_value = branch == 1
-        is_null[at] = ~has_value
-        values[:, at[has_value]] = _skip(cursor, rows[has_value])
+        is_null[indices] = ~has_value
+        values[:, indices[has_value]] = _skip(cursor, rows[has_value])
     _require(cursor, (cursor.pos == tails).all())
     if not is_null.size:
         return None
-    found: list[bytes | None] = [*slices(data, *values)]
+    header_values: list[bytes | None] = [*slices(data, *values)]
     for row in np.flatnonzero(is_null).tolist():
-        found[row] = None
-    return headers_of(tuple(zip(_texts(data, *names), found, strict=True)), counts)
+        header_values[row] = None
+    return headers_of(tuple(zip(_texts(data, *names), header_values, strict=True)), counts)
 
 
 def _texts(data: bytes, begins: Int64Array, ends: Int64Array) -> list[str]:
     """The names of headers, of which few are different."""
-    found = np.empty(len(begins), np.object_)
-    rest = np.arange(len(begins))
+    names = np.empty(len(begins), np.object_)
+    unread = np.arange(len(begins))
     for _ in range(_NAMES):
-        if not rest.size:
+        if not unread.size:
             break
-        name = data[begins[rest[0]] : ends[rest[0]]]
-        is_same = ends[rest] - begins[rest] == len(name)
+        name = data[begins[unread[0]] : ends[unread[0]]]
+        is_same = ends[unread] - begins[unread] == len(name)
         if name:
-            is_same &= matches(data, begins[rest], name)
-        found[rest[is_same]] = name.decode()
-        rest = rest[~is_same]
-    found[rest] = [name.decode() for name in slices(data, begins[rest], ends[rest])]
-    return cast("list[str]", found.tolist())
+            is_same &= matches(data, begins[unread], name)
+        names[unread[is_same]] = name.decode()
+        unread = unread[~is_same]
+    names[unread] = [name.decode() for name in slices(data, begins[unread], ends[unread])]
+    return cast("list[str]", names.tolist())
 
 
 def _skip(cursor: Cursor, rows: Rows) -> tuple[Int64Array, Int64Array]:

@@ -121,15 +121,15 @@ def read_lines(block: LineBlock) -> ReadLines:
 
 def _key_ends(data: bytes, begins: Int64Array, wanted: Bools) -> Int64Array:
     """Where the keys end that a value follows; 0 for others."""
-    found = np.zeros(len(begins), np.int64)
+    ends = np.zeros(len(begins), np.int64)
     is_text = np.flatnonzero(matches(data, begins, _TEXT_KEY) & wanted)
     if is_text.size:
-        found[is_text] = _quotes(data, begins[is_text] + len(_TEXT_KEY)) + 1
+        ends[is_text] = _quotes(data, begins[is_text] + len(_TEXT_KEY)) + 1
         # A quote behind a backslash ends no text, but then no value follows it in a line that is JSON.
-        found[~matches(data, found, _VALUE)] = 0
+        ends[~matches(data, ends, _VALUE)] = 0
     is_null = matches(data, begins, _NULL_KEY) & wanted
-    found[is_null] = begins[is_null] + len(_NULL_KEY) - len(_VALUE)
-    return found
+    ends[is_null] = begins[is_null] + len(_NULL_KEY) - len(_VALUE)
+    return ends
 
 
 def _value_ends(data: bytes, begins: Int64Array, tails: _Tails) -> Int64Array:
@@ -138,11 +138,11 @@ def _value_ends(data: bytes, begins: Int64Array, tails: _Tails) -> Int64Array:
     No header has the text that they begin with: a quote in its name is behind a backslash, and its value is base64. So
     it is the last one of the line, whatever the value of the record is.
     """
-    found = np.where(tails.found, tails.begins - len(_FIRST_HEADER), -1)
-    some = np.flatnonzero(tails.found & ~matches(data, np.maximum(found, 0), _FIRST_HEADER))
-    places = zip(begins[some].tolist(), tails.begins[some].tolist(), strict=True)
-    found[some] = [data.rfind(_FIRST_HEADER, begin, end) for begin, end in places]
-    return found
+    ends = np.where(tails.found, tails.begins - len(_FIRST_HEADER), -1)
+    rows = np.flatnonzero(tails.found & ~matches(data, np.maximum(ends, 0), _FIRST_HEADER))
+    places = zip(begins[rows].tolist(), tails.begins[rows].tolist(), strict=True)
+    ends[rows] = [data.rfind(_FIRST_HEADER, begin, end) for begin, end in places]
+    return ends
 
 
 def _headers(data: bytes, begins: Int64Array, ends: Int64Array) -> list[Headers] | None:
@@ -156,20 +156,20 @@ def _headers(data: bytes, begins: Int64Array, ends: Int64Array) -> list[Headers]
     if (begins == ends).all():
         return None
     texts = slices(data, begins, ends)
-    found = decode_struct(b"[[%b]]" % b"]\n,[".join(texts), list[list[_Header]])
-    if len(found) != len(texts):
+    lists = decode_struct(b"[[%b]]" % b"]\n,[".join(texts), list[list[_Header]])
+    if len(lists) != len(texts):
         raise ValueError("the headers are more than one list")
-    return headers_of(_pairs(itertools.chain.from_iterable(found)), np.fromiter(map(len, found), np.int64, len(found)))
+    return headers_of(_pairs(itertools.chain.from_iterable(lists)), np.fromiter(map(len, lists), np.int64, len(lists)))
 
 
 def _quotes(data: bytes, begins: Int64Array) -> Int64Array:
     """The first quote from each place on; -1 for none."""
     is_quote = windows(data, begins, min(_LONG_KEY, len(data) - int(begins[-1]))) == ord('"')
     first = is_quote.argmax(axis=1)
-    found: Int64Array = begins + first
+    quotes: Int64Array = begins + first
     for row in np.flatnonzero(~is_quote[np.arange(len(begins)), first]).tolist():
-        found[row] = data.find(b'"', int(begins[row]))
-    return found
+        quotes[row] = data.find(b'"', int(begins[row]))
+    return quotes
 
 
 def _tails(lines: _Lines) -> _Tails:
@@ -180,16 +180,16 @@ def _tails(lines: _Lines) -> _Tails:
         (np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.int64)),
         np.zeros(count, np.bool_),
     )
-    rest = np.arange(count)
+    unread = np.arange(count)
     for number in range(_FORMS):
-        if not rest.size:
+        if not unread.size:
             break
-        row = rest[number * len(rest) // _FORMS]
+        row = unread[number * len(unread) // _FORMS]
         begin, end = int(lines.begins[row]), int(lines.ends[row])
         form = _TAIL.fullmatch(lines.data, max(lines.data.rfind(_TAIL_BEGIN, begin, end), begin), end)
         if form is not None:
-            _fill(tails, form, lines, rest)
-            rest = rest[~tails.found[rest]]
+            _fill(tails, form, lines, unread)
+            unread = unread[~tails.found[unread]]
     return tails
 
 
@@ -223,11 +223,11 @@ def _fill(tails: _Tails, form: re.Match[bytes], lines: _Lines, rest: Int64Array)
 
 def _decimals(digits: npt.NDArray[np.uint8]) -> Int64Array:
     """Numbers of their digits."""
-    found = np.zeros(len(digits), np.int64)
+    numbers = np.zeros(len(digits), np.int64)
     for column in range(digits.shape[1]):
-        found *= 10
-        found += digits[:, column]
-    return found
+        numbers *= 10
+        numbers += digits[:, column]
+    return numbers
 
 
 # -- lines of any form -------------------------------------------------------------------------------------------------
@@ -263,9 +263,9 @@ def parse_lines(lines: list[bytes]) -> Iterator[Fields]:
     Raises:
         ValueError: a line is no envelope.
     """
-    found = decode_struct(b"[%b]" % b",".join(lines), list[_Line])
-    for line, one in zip(lines, found, strict=True):
-        key, value = bytes(one.key), bytes(one.value)
+    parsed_lines = decode_struct(b"[%b]" % b",".join(lines), list[_Line])
+    for line, parsed in zip(lines, parsed_lines, strict=True):
+        key, value = bytes(parsed.key), bytes(parsed.value)
         end_of_key = len(_KEY) + len(key)
         end_of_value = end_of_key + len(_VALUE) + len(value)
         if not (
@@ -274,11 +274,11 @@ def parse_lines(lines: list[bytes]) -> Iterator[Fields]:
             and line[end_of_key + len(_VALUE)] not in _SPACE
             and line.startswith(_HEADERS, end_of_value)
         ):
-            key, at = _verbatim(line, 0, _KEY, key)
-            value, at = _verbatim(line, at, _VALUE, value)
-            if not line.startswith(_HEADERS, at):
+            key, position = _verbatim(line, 0, _KEY, key)
+            value, position = _verbatim(line, position, _VALUE, value)
+            if not line.startswith(_HEADERS, position):
                 raise ValueError("an envelope has other fields")
-        yield key, value, _pairs(one.headers), one.partition, one.offset, one.timestamp
+        yield key, value, _pairs(parsed.headers), parsed.partition, parsed.offset, parsed.timestamp
 
 
 def _verbatim(line: bytes, at: int, name: bytes, raw: bytes) -> tuple[bytes, int]:

@@ -99,5 +99,5 @@ def matches(data: bytes, begins: Int64Array, text: bytes) -> npt.NDArray[np.bool
         return np.zeros(len(begins), np.bool_)
     last = len(data) - len(text)
     every: npt.NDArray[np.bytes_] = np.ndarray((last + 1,), f"S{len(text)}", data, strides=(1,))
-    found: npt.NDArray[np.bool_] = (every[np.minimum(begins, last)] == text) & (begins <= last)
-    return found
+    is_match: npt.NDArray[np.bool_] = (every[np.minimum(begins, last)] == text) & (begins <= last)
+    return is_match

@@ -93,10 +93,10 @@ def _decoded(texts: list[bytes], kind: type[list[Any]]) -> list[Any]:
 
     A text that is more than one value, or less, makes their number another one: no base64 has a quote or a comma.
     """
-    found = decode_struct(b"[%b]" % b",".join(texts), kind)
-    if len(found) != len(texts):
+    values = decode_struct(b"[%b]" % b",".join(texts), kind)
+    if len(values) != len(texts):
         raise ValueError("a field is more than one document")
-    return found
+    return values
 
 
 def _require_documents(texts: list[bytes]) -> None:

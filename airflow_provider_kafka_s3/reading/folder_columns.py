@@ -29,10 +29,10 @@ def folder_types(objects: Iterable[SnapshotObject]) -> dict[str, DataType]:
     """
     folders: dict[str, set[str]] = {}
     padded: dict[str, bool] = {}
-    for one in objects:
-        for name, text in one.columns.items():
+    for snapshot_object in objects:
+        for name, text in snapshot_object.columns.items():
             folders.setdefault(name, set()).add(text)
-            padded[name] = padded.get(name, True) and _is_padded(one.layout.partitioner, name)
+            padded[name] = padded.get(name, True) and _is_padded(snapshot_object.layout.partitioner, name)
     return {name: _type(texts, padded[name]) for name, texts in folders.items()}
 
 

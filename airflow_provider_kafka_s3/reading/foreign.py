@@ -105,17 +105,17 @@ def list_foreign_objects(
         shown = Layout(
             topics_dir=topics_dir, format=JsonLines(), naming=by_day, partitioner=default_partitioner(by_day)
         )
-    found, alone = _named(store, shown, topic)
+    foreign_objects, alone = _named(store, shown, topic)
     if layout == "deviantart":
-        indexed = [one for one in found if _INDEX in one.beside]
-        found = in_threads(lambda one: _with_index(store, one), indexed, threads=16)
+        indexed = [one for one in foreign_objects if _INDEX in one.beside]
+        foreign_objects = in_threads(lambda one: _with_index(store, one), indexed, threads=16)
     for partition, first, key in alone:
         if on_alone is not None and (before is None or first < before.get(partition, 0)):
             on_alone(partition, key)
     listed: dict[int, list[ForeignObject]] = {}
-    for one in sorted(found, key=lambda one: (one.partition, one.first_offset, one.key)):
-        if before is None or one.first_offset < before.get(one.partition, 0):
-            listed.setdefault(one.partition, []).append(one)
+    for foreign_object in sorted(foreign_objects, key=lambda one: (one.partition, one.first_offset, one.key)):
+        if before is None or foreign_object.first_offset < before.get(foreign_object.partition, 0):
+            listed.setdefault(foreign_object.partition, []).append(foreign_object)
     for partition, objects in listed.items():
         _require_one_each(store, topic, partition, objects)
     return listed
@@ -124,7 +124,7 @@ def list_foreign_objects(
 def _named(store: DurableStore, layout: Layout, topic: str) -> tuple[list[ForeignObject], list[tuple[int, int, str]]]:
     """Objects of values, with what is beside them; and Kafka partition, first offset and key of what is beside none."""
     parse = named_object_parser(layout, topic)
-    found: list[ForeignObject] = []
+    objects: list[ForeignObject] = []
     beside: dict[tuple[str, int, int], dict[str, str]] = {}
     for info in store.list(data_prefix(layout, topic)):
         named = parse(info.key)
@@ -136,7 +136,7 @@ def _named(store: DurableStore, layout: Layout, topic: str) -> tuple[list[Foreig
             others[word] = info.key
             continue
         record_format, compression = _by_extension(named.ending)
-        found.append(
+        objects.append(
             ForeignObject(
                 key=info.key,
                 partition=named.partition,
@@ -149,7 +149,7 @@ def _named(store: DurableStore, layout: Layout, topic: str) -> tuple[list[Foreig
                 beside=others,
             )
         )
-    places = {(one.folders, one.partition, one.first_offset) for one in found}
+    places = {(one.folders, one.partition, one.first_offset) for one in objects}
     alone = [
         (partition, first, key)
         for (folders, partition, first), others in beside.items()
@@ -157,7 +157,7 @@ def _named(store: DurableStore, layout: Layout, topic: str) -> tuple[list[Foreig
         for word, key in others.items()
         if word != _INDEX
     ]
-    return found, alone
+    return objects, alone
 
 
 def compression_of(key: str) -> Compression:
@@ -192,12 +192,12 @@ def _with_index(store: DurableStore, one: ForeignObject) -> ForeignObject:
 
 def _is_of(chunks: Sequence[Chunk], one: ForeignObject) -> bool:
     """Whether chunks lie one behind another, and end where the object ends."""
-    at = 0
+    end = 0
     for chunk in chunks:
-        if chunk.byte_offset != at or chunk.byte_length <= 0 or chunk.num_records < 0:
+        if chunk.byte_offset != end or chunk.byte_length <= 0 or chunk.num_records < 0:
             return False
-        at += chunk.byte_length
-    return at == one.size
+        end += chunk.byte_length
+    return end == one.size
 
 
 def _require_one_each(store: DurableStore, topic: str, partition: int, objects: Sequence[ForeignObject]) -> None:

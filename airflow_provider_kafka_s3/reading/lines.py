@@ -58,8 +58,8 @@ def lines_of(pieces: Iterator[bytes], separator: bytes) -> Iterator[list[bytes]]
         edge = b"".join(pending[-1:])[-overlap:] if overlap else b""
         pending.append(piece)
         if len(piece) < overlap or separator in edge + piece:
-            *found, last = b"".join(pending).split(separator)
-            yield found
+            *lines, last = b"".join(pending).split(separator)
+            yield lines
             pending = [last]
     if any(pending):
         raise ValueError(_UNFINISHED)

@@ -77,10 +77,10 @@ def schema_of_objects(store: DurableStore, objects: Sequence[DataObject]) -> pa.
         raise ConfigurationError("no object is selected, so there is no schema. Select batches that have records")
     chosen = _with_all_schemas(objects)
     urls: dict[pa.Schema, str] = {}
-    for one, schema in zip(
+    for data_object, schema in zip(
         chosen, in_threads(functools.partial(_schema, store), chosen, threads=_READERS), strict=True
     ):
-        urls.setdefault(_without_metadata(schema), one.url)
+        urls.setdefault(_without_metadata(schema), data_object.url)
     if len({schema == LINE_SCHEMA for schema in urls}) > 1:
         url = next(url for schema, url in urls.items() if schema == LINE_SCHEMA)
         raise ConfigurationError(
@@ -96,12 +96,12 @@ def schema_of_objects(store: DurableStore, objects: Sequence[DataObject]) -> pa.
 
 def _common_type(name: str, urls: Mapping[DataType, str]) -> DataType:
     """A type that has each value of a column unchanged, and in which every reader of Parquet can read them."""
-    if (found := _unified(urls)) is not None:
-        return found
+    if (unified := _unified(urls)) is not None:
+        return unified
     pairs = itertools.combinations(urls, 2)
-    one, other = next((pair for pair in pairs if _unified(pair) is None), (*urls,)[:2])
+    kind, other = next((pair for pair in pairs if _unified(pair) is None), (*urls,)[:2])
     raise ConfigurationError(
-        f"the types of the column {name!r} do not go together: it is {one} in {urls[one]} and {other} in "
+        f"the types of the column {name!r} do not go together: it is {kind} in {urls[kind]} and {other} in "
         f"{urls[other]}, and no type has all values of both. Select batches whose values go together, by batches=, or "
         f"give a schema without this column"
     )
@@ -110,10 +110,10 @@ def _common_type(name: str, urls: Mapping[DataType, str]) -> DataType:
 def _unified(kinds: Iterable[DataType]) -> DataType | None:
     schemas = [pa.schema([pa.field("column", kind)]) for kind in kinds]
     try:
-        found = pa.unify_schemas(schemas, promote_options="permissive").field(0).type
+        unified = pa.unify_schemas(schemas, promote_options="permissive").field(0).type
     except pa.ArrowException:
         return None
-    return found if all(_keeps(found, schema.field(0).type) for schema in schemas) else None
+    return unified if all(_keeps(unified, schema.field(0).type) for schema in schemas) else None
 
 
 def _keeps(wide: DataType, kind: DataType) -> bool:

@@ -85,21 +85,21 @@ def arrow_dataset(snapshot: Snapshot, *, schema: pa.Schema | None = None, **sele
 
 def _condition(one: SnapshotObject, schema: pa.Schema, names: Sequence[str]) -> ds.Expression:
     """What holds for all rows of an object: the values of its folders."""
-    found = ds.scalar(True)
+    condition = ds.scalar(True)
     for name in names:
         text = one.columns.get(name, NULL_FOLDER)
         if text == NULL_FOLDER:
-            found &= ds.field(name).is_null()
+            condition &= ds.field(name).is_null()
             continue
         kind = schema.field(name).type
         try:
-            found &= ds.field(name) == pa.scalar(text).cast(kind)
+            condition &= ds.field(name) == pa.scalar(text).cast(kind)
         except pa.ArrowException as e:
             raise ConfigurationError(
                 f"the folder {name}={text} of {one.url} is no {kind}: {e}. Give the column {name!r} of the schema "
                 f"another type, such as string"
             ) from e
-    return found
+    return condition
 
 
 class _OpenFiles:

@@ -134,7 +134,7 @@ class Records(Sequence[Record]):
             )
         if at.indices(len(self)) == (0, len(self), 1):
             return self
-        some = Records(
+        selected = Records(
             self.partitions[at],
             self.offsets[at],
             self.timestamps[at],
@@ -142,8 +142,8 @@ class Records(Sequence[Record]):
             self.values[at],
             headers=None if self.headers is None else self.headers[at],
         )
-        some._sizes = None if self._sizes is None else self._sizes[at]
-        return some
+        selected._sizes = None if self._sizes is None else self._sizes[at]
+        return selected
 
 
 def _size_of(headers: Headers) -> int:

@@ -235,16 +235,16 @@ class _Object:
         partition, low, high, left = -1, 0, 0, 0
         try:
             for records, columns in found:
-                at = 0
-                while at < len(records):
+                start = 0
+                while start < len(records):
                     if not left:
                         part = next(parts)  # rows are as many as records
                         partition, low, high = self._plan.slices[part.id].partition, part.min_offset, part.max_offset
                         left = part.records
-                    some = slice(at, min(at + left, len(records)))
-                    if columns is None or not columns.are_between(some, partition, low, high):
-                        self._require_between(records[some], partition, low, high)
-                    at, left = some.stop, left - (some.stop - at)
+                    piece = slice(start, min(start + left, len(records)))
+                    if columns is None or not columns.are_between(piece, partition, low, high):
+                        self._require_between(records[piece], partition, low, high)
+                    start, left = piece.stop, left - (piece.stop - start)
                 yield records
         except (KeyError, TypeError, ValueError) as e:
             raise self._objects.unreadable(self._entry, f"a row is no record ({e})") from e
@@ -270,13 +270,13 @@ class _Object:
                     part_of = format_reader(settings).part_bytes(layout.key_converter) if "key" in kept.kept else None
                 beside[name] = self._beside(self._objects.beside(self._entry, name), settings, part_of)
         value_of = format_reader(layout.format).part_bytes(layout.value_converter or BytesConverter())
-        found: Iterator[list[Any]] = self._nulls()
+        pieces: Iterator[list[Any]] = self._nulls()
         if self._sibling is None:
-            found = self._rows(self._entry, layout.format)
+            pieces = self._rows(self._entry, layout.format)
         partitions, offsets = self._places()
         row_keys, row_headers = beside.get(".keys"), beside.get(".headers")
         try:
-            for rows in found:
+            for rows in pieces:
                 values = rows if value_of is None or self._sibling is not None else [*map(value_of, rows)]
                 of_keys = of_headers = None
                 if row_keys is not None:
@@ -287,8 +287,8 @@ class _Object:
                     of_headers = _next(row_headers, len(rows))
                 places = _next(partitions, len(rows)), _next(offsets, len(rows))
                 yield Records(*places, None, of_keys, values, headers=of_headers)
-            for rest in beside.values():
-                next(rest, None)  # the end, where the bytes are compared
+            for parts in beside.values():
+                next(parts, None)  # the end, where the bytes are compared
         except (KeyError, TypeError, ValueError) as e:
             raise self._objects.unreadable(self._entry, f"a row is no record ({e})") from e
 
@@ -396,10 +396,10 @@ def _next(rows: Iterator[Any], count: int) -> list[Any]:
     Raises:
         ValueError: there are fewer.
     """
-    found = [*itertools.islice(rows, count)]
-    if len(found) != count:
-        raise ValueError(f"{count - len(found)} of its parts are missing")
-    return found
+    parts = [*itertools.islice(rows, count)]
+    if len(parts) != count:
+        raise ValueError(f"{count - len(parts)} of its parts are missing")
+    return parts
 
 
 def _of_columns(
@@ -420,35 +420,34 @@ def _of_rows(rows: list[Any], key_bytes: EnvelopedBytes, value_bytes: EnvelopedB
 
 
 def _of_lines(block: LineBlock, key_bytes: EnvelopedBytes, value_bytes: EnvelopedBytes) -> _Some:
-    found = read_lines(block)
-    columns = found.columns
+    lines = read_lines(block)
+    columns = lines.columns
     records = _of_columns(columns, key_bytes.of_texts(columns.keys), value_bytes.of_texts(columns.values))
-    if not found.others:
+    if not lines.others:
         return records, columns
-    quick, parsed = iter(records), iter(_of_rows([*parse_lines(found.others)], key_bytes, value_bytes))
-    return Records.of(next(quick if has_form else parsed) for has_form in found.has_form.tolist()), None
+    quick, parsed = iter(records), iter(_of_rows([*parse_lines(lines.others)], key_bytes, value_bytes))
+    return Records.of(next(quick if has_form else parsed) for has_form in lines.has_form.tolist()), None
 
 
 def _text_headers(found: Any) -> tuple[tuple[str, bytes | None], ...]:
     """Headers of an object beside that of values, which are text."""
-    if isinstance(found, bytes):
-        found = msgspec.json.decode(found)
-    if isinstance(found, dict):
-        found = found["headers"]
-    return tuple((h["key"], h["value"].encode()) for h in found or ())
+    headers = msgspec.json.decode(found) if isinstance(found, bytes) else found
+    if isinstance(headers, dict):
+        headers = headers["headers"]
+    return tuple((h["key"], h["value"].encode()) for h in headers or ())
 
 
 def _of_dead_letter(line: bytes) -> Record:
-    found = msgspec.json.decode(line)
+    document = msgspec.json.decode(line)
 
     def data(text: str | None) -> bytes | None:
         return None if text is None else base64.b64decode(text, validate=True)
 
     return Record(
-        found["partition"],
-        found["offset"],
-        found["timestamp"],
-        data(found["key"]),
-        data(found["value"]),
-        tuple((h["key"], data(h["value"])) for h in found["headers"]),
+        document["partition"],
+        document["offset"],
+        document["timestamp"],
+        data(document["key"]),
+        data(document["value"]),
+        tuple((h["key"], data(h["value"])) for h in document["headers"]),
     )

@@ -47,8 +47,8 @@ def retyped(values: Any, kind: Any, leaf: Leaf = cast_leaf) -> Array:
     if pa.types.is_null(values.type):
         return cast("Array", pa.nulls(len(values), kind))
     if isinstance(kind, pa.StructType) and isinstance(values.type, pa.StructType):
-        found = dict(zip([one.name for one in values.type], values.flatten(), strict=True))
-        parts = [retyped(found[one.name] if one.name in found else _nulls(values), one.type, leaf) for one in kind]
+        by_name = dict(zip([one.name for one in values.type], values.flatten(), strict=True))
+        parts = [retyped(by_name[one.name] if one.name in by_name else _nulls(values), one.type, leaf) for one in kind]
         bits = values.is_valid().buffers()[1] if values.null_count else None
         return cast("Array", pa.Array.from_buffers(kind, len(values), [bits], children=parts))
     if isinstance(kind, pa.ListType) and isinstance(values.type, pa.ListType):

@@ -53,8 +53,8 @@ def as_text(value: bytes | None) -> Json:
 def row_of(value: Any) -> Row:
     """The row of a value of a file of columns or datums."""
     # NaN and infinite numbers are texts, as in JSON lines: JSON has none.
-    found = json.loads(json.dumps(value, default=_plain), parse_constant=str)
-    return Row(json.dumps(found, ensure_ascii=False, separators=(",", ":")).encode(), found)
+    document = json.loads(json.dumps(value, default=_plain), parse_constant=str)
+    return Row(json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode(), document)
 
 
 def _plain(value: Any) -> Any:

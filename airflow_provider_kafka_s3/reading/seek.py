@@ -57,20 +57,20 @@ def seek(
             f"topic {log.topic!r} has no generation {generation}: it was reset {count(marker.generation, 'time')}"
         )
     _require_landed(log, marker, generation, partition, offset)
-    found: list[SoughtRecord] = []
-    at, covered, lost = offset, marker.covered_in(generation), marker.lost_in(generation)
-    while covered & _one(partition, at) and not lost & _one(partition, at):
-        plan, decision = _batch_of(log, marker, generation, partition, at)
-        end = next(end for start, end in plan.claim[partition] if start <= at < end)
-        for record in BatchSeek(log, plan, decision, partition, (at, end), whole_block=whole_block).records():
-            if record.offset is None or not found or found[-1].offset is not None:
-                found.append(record)
-            if len(found) >= records and found[-1].offset is not None:
-                return found
-        if found and found[-1].offset is None:
-            return found
-        at = end
-    return found
+    sought: list[SoughtRecord] = []
+    next_offset, covered, lost = offset, marker.covered_in(generation), marker.lost_in(generation)
+    while covered & _one(partition, next_offset) and not lost & _one(partition, next_offset):
+        plan, decision = _batch_of(log, marker, generation, partition, next_offset)
+        end = next(end for start, end in plan.claim[partition] if start <= next_offset < end)
+        for record in BatchSeek(log, plan, decision, partition, (next_offset, end), whole_block=whole_block).records():
+            if record.offset is None or not sought or sought[-1].offset is not None:
+                sought.append(record)
+            if len(sought) >= records and sought[-1].offset is not None:
+                return sought
+        if sought and sought[-1].offset is None:
+            return sought
+        next_offset = end
+    return sought
 
 
 def _one(partition: int, offset: int) -> Offsets:
@@ -79,14 +79,14 @@ def _one(partition: int, offset: int) -> Offsets:
 
 def _require_landed(log: TopicLog, marker: Marker, generation: int, partition: int, offset: int) -> None:
     where = f"topic {log.topic!r}, partition {partition}, offset {offset}"
-    one = _one(partition, offset) if offset >= 0 and partition >= 0 else None
+    wanted = _one(partition, offset) if offset >= 0 and partition >= 0 else None
     covered = marker.covered_in(generation)
-    if one is None or not covered & one:
+    if wanted is None or not covered & wanted:
         ranges = covered[partition] if partition >= 0 else ()
         landed = ", ".join(f"[{start}, {end})" for start, end in ranges[-3:])
         known = f"landed are {landed}" if landed else "nothing is landed of the partition"
         raise ConfigurationError(f"{where} is not landed: {known}. Open batches and gaps: {log.remedies.status()}")
-    if marker.lost_in(generation) & one:
+    if marker.lost_in(generation) & wanted:
         raise DataLossError(f"{where} was accepted as lost: it is in no object")
 
 
@@ -106,8 +106,8 @@ def _batch_of(log: TopicLog, marker: Marker, generation: int, partition: int, of
             high = middle - 1
         else:
             break
-    for found in covering_downward(log, _one(partition, offset), generation=generation, marker=marker):
-        return found.plan, found.decision
+    for covering in covering_downward(log, _one(partition, offset), generation=generation, marker=marker):
+        return covering.plan, covering.decision
     raise LogTamperedError(
         f"topic {log.topic!r}, partition {partition}: the marker has offset {offset} as landed, and its batch was "
         f"abandoned. Nothing was changed. Compare the marker with the log: {log.remedies.repair()}"

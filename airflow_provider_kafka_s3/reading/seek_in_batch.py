@@ -97,20 +97,20 @@ class BatchSeek:
         # Until this is the smallest item, nothing of the object is read.
         yield self.within[0], number, -1, None
         if self.objects.is_dead_letters(entry):
-            found: Iterator[SoughtRecord | int] = self._whole(JsonLines(), entry, part, before, of_dead_letter)
+            records: Iterator[SoughtRecord | int] = self._whole(JsonLines(), entry, part, before, of_dead_letter)
         elif self.objects.sibling(entry) is not None:
-            found = self._tombstones(entry, part, before)
+            records = self._tombstones(entry, part, before)
         else:
             of = of_envelope if isinstance(self.layout.content, Envelope) else None
             whole = partial(self._whole, self.layout.format, entry, part, before, of)
-            found = whole()
+            records = whole()
             if isinstance(self.layout.format, BlockGzip):
-                found = self._blocks(self.layout.format, entry, whole)
-        for at, record in enumerate(found):
+                records = self._blocks(self.layout.format, entry, whole)
+        for position, record in enumerate(records):
             if isinstance(record, int):
-                yield max(record, self.within[0]), number, at, None
+                yield max(record, self.within[0]), number, position, None
             else:
-                yield self.within[0] if record.offset is None else record.offset, number, at, record
+                yield self.within[0] if record.offset is None else record.offset, number, position, record
 
     def _whole(
         self,
@@ -183,18 +183,18 @@ class BatchSeek:
         beside, offsets = _Beside(self, entry), unit.offsets
         if not offsets.is_known and not unit.is_edge(self.within[0]):
             self._require_known(entry, unit, "object")
-            found = rows(slice(unit.before, unit.before + offsets.records))
-            for number, row in enumerate(found, start=unit.before):
+            selected = rows(slice(unit.before, unit.before + offsets.records))
+            for number, row in enumerate(selected, start=unit.before):
                 yield beside.record(row, number, None, (offsets.first, offsets.end))
             return
         for numbers in unit.pieces(*self.within):
             first = unit.before + numbers[0][0]
-            found = rows(slice(first, first + len(numbers)))
-            for (number, offset), row in zip(numbers, found, strict=True):
+            selected = rows(slice(first, first + len(numbers)))
+            for (number, offset), row in zip(numbers, selected, strict=True):
                 yield beside.record(row, unit.before + number, offset, None)
         if not offsets.is_known and self.within[0] <= offsets.first < offsets.end - 1:
-            what = "block" if offsets.records < entry.records else "object"
-            raise self._unknown(entry, unit, what, offsets.first + 1)
+            container = "block" if offsets.records < entry.records else "object"
+            raise self._unknown(entry, unit, container, offsets.first + 1)
 
     def _from(self, records: Iterator[SoughtRecord]) -> Iterator[SoughtRecord]:
         """Those in the range, of records that have their offset and their partition."""
@@ -255,8 +255,8 @@ class _Unit:
         are not counted again and again for many.
         """
         if (ranges := self.offsets.ranges()) is not None:
-            found, size = _numbered(ranges, start, stop), _FIRST_ROWS
-            while piece := [*itertools.islice(found, size)]:
+            numbered, size = _numbered(ranges, start, stop), _FIRST_ROWS
+            while piece := [*itertools.islice(numbered, size)]:
                 yield piece
                 size *= 2
         elif start <= self.offsets.first < stop:
@@ -292,7 +292,7 @@ class _Beside:
         content, batch = self._batch.layout.content, self._batch
         if not isinstance(content, SiblingObjects):
             return {}
-        found: dict[str, list[Row]] = {}
+        parts: dict[str, list[Row]] = {}
         for name, settings in content.siblings.items():
             entry = batch.objects.beside(self._entry, name)
             try:
@@ -302,8 +302,8 @@ class _Beside:
                     raise  # of null values it is the record
                 self._lost.add(_NAMES[name])
                 continue
-            found[name] = batch._rows(entry, settings, body, entry.records, slice(0, entry.records))
-        return found
+            parts[name] = batch._rows(entry, settings, body, entry.records, slice(0, entry.records))
+        return parts
 
     def record(self, row: Row, number: int, offset: int | None, between: tuple[int, int] | None) -> SoughtRecord:
         """The record of a row."""

@@ -43,7 +43,7 @@ __all__ = ["Snapshot"]
 _READERS: Final = 16
 """Batches whose documents are read at the same time."""
 
-_FEW: Final = 32
+_AMENDS_LOOKED_UP: Final = 32
 """Batches up to which amends are looked up one by one; the amends of more are listed."""
 
 _OF_PAGE: Final = 500
@@ -80,15 +80,15 @@ class Snapshot:
                 is not complete yet, or ``since`` is above it.
             MarkerMissingError: there is no marker, although batches exist.
         """
-        found = log.read_marker()
-        if found is None:
+        saved = log.read_marker()
+        if saved is None:
             if log.read_plan(1) is not None:
-                found = log.require_marker()
+                saved = log.require_marker()
             else:
                 require_begun(log)
         self.log = log
         self._is_latest = at is None
-        self._marker = found[0] if found is not None else Marker(topic=log.topic, cluster_id="", topic_id="", start={})
+        self._marker = saved[0] if saved is not None else Marker(topic=log.topic, cluster_id="", topic_id="", start={})
         last = _contiguous(self._marker)
         self.batch = last if at is None else at
         self.since = since
@@ -263,11 +263,11 @@ class Snapshot:
             low=low, high=high, wanted=wanted, of_partitions=of_partitions, generation=generation
         )
         if batches is None:
-            found = self._batches.select(selection)
+            checksums = self._batches.select(selection)
         else:
-            found = {one.batch: checksums_of(one) for one in self._of_numbers(batches) if selection.has(one)}
-        self._checksums |= found
-        return [*found]
+            checksums = {one.batch: checksums_of(one) for one in self._of_numbers(batches) if selection.has(one)}
+        self._checksums |= checksums
+        return [*checksums]
 
     def urls(self, **selection: Any) -> list[str]:
         """URLs of objects, for readers that take a list of files; arguments as of :meth:`objects`."""
@@ -384,8 +384,8 @@ class Snapshot:
             ControlError: a document is gone or cannot be trusted.
         """
         lost = self._lost(batches)
-        for at in range(0, len(batches), _READERS):
-            group = batches[at : at + _READERS]
+        for start in range(0, len(batches), _READERS):
+            group = batches[start : start + _READERS]
             plans = in_threads(self.log.require_plan, group)
             decisions = in_threads(self.log.require_decision, group)
             for (plan, plan_sha256), (decision, manifest_sha256) in zip(plans, decisions, strict=True):
@@ -407,7 +407,7 @@ class Snapshot:
     def _lost(self, batches: Sequence[int]) -> dict[int, frozenset[str]]:
         """Keys that were accepted as lost after their batch was committed."""
         numbers = sorted(batches)
-        if numbers and len(numbers) > max(_FEW, (numbers[-1] - numbers[0]) // _OF_PAGE):
+        if numbers and len(numbers) > max(_AMENDS_LOOKED_UP, (numbers[-1] - numbers[0]) // _OF_PAGE):
             prefix, wanted = addresses.batches_prefix(self.log.prefix), {*numbers}
             # The keys of documents have a dot behind the number, which is between nothing and a slash.
             begin, end = f"{prefix}{numbers[0]:010d}", f"{prefix}{numbers[-1]:010d}/"

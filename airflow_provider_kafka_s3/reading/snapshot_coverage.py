@@ -53,11 +53,11 @@ class SnapshotCoverage:
         if generation not in self._claimed:
 
             def claims(batches: Iterable[IndexedBatch]) -> Offsets:
-                found = NO_OFFSETS
+                offsets = NO_OFFSETS
                 for batch in batches:
                     if batch.generation == generation and batch.covers:
-                        found |= _hull(batch, covered) if batch.claim is None else batch.claim
-                return found
+                        offsets |= _hull(batch, covered) if batch.claim is None else batch.claim
+                return offsets
 
             self._claimed[generation] = self._batches.read(claims) & covered
         return self._claimed[generation]

@@ -85,10 +85,10 @@ class SnapshotObject:
     @property
     def offsets(self) -> Offsets:
         """The offsets of its records, from the first to the last one of each range."""
-        found: dict[int, list[tuple[int, int]]] = {}
-        for one in self.ranges:
-            found.setdefault(one.partition, []).append((one.min_offset, one.max_offset + 1))
-        return Offsets(found)
+        by_partition: dict[int, list[tuple[int, int]]] = {}
+        for part in self.ranges:
+            by_partition.setdefault(part.partition, []).append((part.min_offset, part.max_offset + 1))
+        return Offsets(by_partition)
 
     @property
     def times(self) -> tuple[int, int] | None:
@@ -121,12 +121,12 @@ def snapshot_objects(log: TopicLog, plan: Plan, decision: Manifest, lost: frozen
     layout, endings = objects.layout, keys.siblings(objects.layout)
     there = {entry.key: entry for entry in decision.objects if entry.key not in lost}
     of_slice = {s.id: s.partition for s in plan.slices}
-    found = []
+    listed = []
     for key, entry in there.items():
         if objects.is_dead_letters(entry) or objects.sibling(entry) is not None:
             continue
         beside = {name: there.get(keys.sibling_key(layout, key, name)) for name in endings}
-        found.append(
+        listed.append(
             SnapshotObject(
                 topic=log.topic,
                 batch=plan.batch,
@@ -142,7 +142,7 @@ def snapshot_objects(log: TopicLog, plan: Plan, decision: Manifest, lost: frozen
                 siblings={name: other for name, other in beside.items() if other is not None},
             )
         )
-    return tuple(sorted(found, key=lambda one: (one.ranges[0].partition, one.ranges[0].min_offset, one.key)))
+    return tuple(sorted(listed, key=lambda one: (one.ranges[0].partition, one.ranges[0].min_offset, one.key)))
 
 
 @functools.lru_cache(maxsize=16)

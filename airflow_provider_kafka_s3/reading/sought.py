@@ -52,16 +52,16 @@ class SoughtRecord:
 
     def fields(self) -> dict[str, Any]:
         """The record for people and programs: what is known of it."""
-        found: dict[str, Any] = {"partition": self.partition, "offset": self.offset}
+        fields: dict[str, Any] = {"partition": self.partition, "offset": self.offset}
         if self.between is not None:
-            found["offset_between"] = list(self.between)
+            fields["offset_between"] = list(self.between)
         for name in ("timestamp", "key", "headers"):
             if name in self.kept:
-                found[name] = getattr(self, name)
-        found["value"] = self.value
+                fields[name] = getattr(self, name)
+        fields["value"] = self.value
         if self.reason is not None:
-            found["dead_letter"] = self.reason
-        return {**found, "object": self.object}
+            fields["dead_letter"] = self.reason
+        return {**fields, "object": self.object}
 
     def line(self) -> str:
         """:meth:`fields` as a line of JSON; documents are as they were written, but for control characters."""
@@ -78,15 +78,15 @@ def text_headers(found: Json) -> Json:
 
 def of_envelope(entry: ObjectEntry, row: Row) -> SoughtRecord:
     """The record of a row of an object of whole records."""
-    found, null = msgspec.json.decode(row.raw, type=dict[str, msgspec.Raw]), msgspec.Raw(b"null")
+    fields, null = msgspec.json.decode(row.raw, type=dict[str, msgspec.Raw]), msgspec.Raw(b"null")
     return SoughtRecord(
-        partition=msgspec.json.decode(found["partition"], type=int),
-        offset=msgspec.json.decode(found["offset"], type=int),
-        timestamp=msgspec.json.decode(found["timestamp"]),
+        partition=msgspec.json.decode(fields["partition"], type=int),
+        offset=msgspec.json.decode(fields["offset"], type=int),
+        timestamp=msgspec.json.decode(fields["timestamp"]),
         # Parquet has no column of nulls before the first key, and value, with a schema.
-        key=found.get("key", null),
-        value=found.get("value", null),
-        headers=found["headers"],
+        key=fields.get("key", null),
+        value=fields.get("value", null),
+        headers=fields["headers"],
         raw=row.raw,
         object=entry.key,
         kept=frozenset({"timestamp", "key", "headers"}),
@@ -95,20 +95,20 @@ def of_envelope(entry: ObjectEntry, row: Row) -> SoughtRecord:
 
 def of_dead_letter(entry: ObjectEntry, row: Row) -> SoughtRecord:
     """The record of a line of an object of dead letters."""
-    found = json.loads(row.raw)
+    document = json.loads(row.raw)
 
     def data(text: str | None) -> Json:
         return None if text is None else as_text(base64.b64decode(text))
 
     return SoughtRecord(
-        partition=found["partition"],
-        offset=found["offset"],
-        timestamp=found["timestamp"],
-        key=data(found["key"]),
-        value=data(found["value"]),
-        headers=[{"key": h["key"], "value": data(h["value"])} for h in found["headers"]],
-        raw=b"" if found["value"] is None else base64.b64decode(found["value"]),
+        partition=document["partition"],
+        offset=document["offset"],
+        timestamp=document["timestamp"],
+        key=data(document["key"]),
+        value=data(document["value"]),
+        headers=[{"key": h["key"], "value": data(h["value"])} for h in document["headers"]],
+        raw=b"" if document["value"] is None else base64.b64decode(document["value"]),
         object=entry.key,
-        reason=found["reason"],
+        reason=document["reason"],
         kept=frozenset({"timestamp", "key", "headers"}),
     )

@@ -98,9 +98,9 @@ def spark_frame(
         )
     bucket = (root or f"s3a://{snapshot.log.store.url('').removeprefix('s3://').rstrip('/')}").rstrip("/")
     groups: dict[_Group, list[SnapshotObject]] = {}
-    for one in objects:
-        groups.setdefault(_group(one, bucket), []).append(one)
-    sources = {group.source: some[0].url for group, some in groups.items()}
+    for snapshot_object in objects:
+        groups.setdefault(_group(snapshot_object, bucket), []).append(snapshot_object)
+    sources = {group.source: peers[0].url for group, peers in groups.items()}
     if len(sources) > 1:
         needed = ", ".join(f"{source} for {url}" for source, url in sources.items())
         raise ConfigurationError(
@@ -132,18 +132,18 @@ def spark_frame(
         fields = _folded(name for group, found in inferred.items() for name in _names(group, found, schema))
         if source in ("parquet", "avro"):
             fields |= _folded(field_names(snapshot.log.store, objects))
-    given = {one.name.lower(): one.dataType for one in schema or ()}
+    declared = {field.name.lower(): field.dataType for field in schema or ()}
     shown = {
-        name: given.get(name.lower(), from_arrow_type(kind))
+        name: declared.get(name.lower(), from_arrow_type(kind))
         for name, kind in folders.items()
         if name.lower() not in fields
     }
     frames: dict[str, DataFrame] = {}
-    for group, some in groups.items():
+    for group, peers in groups.items():
         columns = inferred[group] if schema is None else schema
-        columns = [one for one in columns if one.name.lower() not in _folded(shown)]
+        columns = [column for column in columns if column.name.lower() not in _folded(shown)]
         here = [name for name, _ in group.folders if name in shown]
-        frames[some[0].url] = _frame(reader(group), paths[group], group, columns, {name: shown[name] for name in here})
+        frames[peers[0].url] = _frame(reader(group), paths[group], group, columns, {name: shown[name] for name in here})
     return _together(snapshot, frames, shown.keys())
 
 
@@ -185,10 +185,10 @@ def _frame(
 
 def _require_readable(spark: SparkSession, snapshot: Snapshot, schema: pa.Schema) -> None:
     """Refuse columns of which a single one makes the whole frame unreadable."""
-    found = [f"{name!r} is {why}" for name, why in _unreadable("", schema)]
-    if found:
+    unreadable = [f"{name!r} is {why}" for name, why in _unreadable("", schema)]
+    if unreadable:
         raise ConfigurationError(
-            f"Spark cannot read these columns of topic {snapshot.log.topic!r}: {', '.join(found)}. Give a schema "
+            f"Spark cannot read these columns of topic {snapshot.log.topic!r}: {', '.join(unreadable)}. Give a schema "
             f"without them, or read the objects by the format kafka_s3 or by arrow_batches"
         )
     alike = [*_alike("", schema)]
@@ -198,25 +198,25 @@ def _require_readable(spark: SparkSession, snapshot: Snapshot, schema: pa.Schema
 
 def _unreadable(path: str, fields: Iterable[pa.Field[Any]]) -> Iterator[tuple[str, str]]:
     """The names of columns, and parts of them, that Spark's reader of Parquet has no type for."""
-    for one in fields:
-        name = f"{path}{one.name}"
-        if pa.types.is_time(one.type):
+    for field in fields:
+        name = f"{path}{field.name}"
+        if pa.types.is_time(field.type):
             yield name, "a time of day"
-        elif pa.types.is_decimal(one.type) and one.type.precision > _DECIMAL_DIGITS:
-            yield name, f"a decimal of {one.type.precision} digits, more than {_DECIMAL_DIGITS}"
-        yield from _unreadable(f"{name}.", _parts(one.type))
+        elif pa.types.is_decimal(field.type) and field.type.precision > _DECIMAL_DIGITS:
+            yield name, f"a decimal of {field.type.precision} digits, more than {_DECIMAL_DIGITS}"
+        yield from _unreadable(f"{name}.", _parts(field.type))
 
 
 def _alike(path: str, fields: Iterable[pa.Field[Any]]) -> Iterator[str]:
     """The names of columns, and of parts of them, that differ in case only."""
     by_name: dict[str, list[pa.Field[Any]]] = {}
-    for one in fields:
-        by_name.setdefault(one.name.lower(), []).append(one)
-    for some in by_name.values():
-        if len(some) > 1:
-            yield " and ".join(repr(f"{path}{one.name}") for one in some)
-        for one in some:
-            yield from _alike(f"{path}{one.name}.", _parts(one.type))
+    for field in fields:
+        by_name.setdefault(field.name.lower(), []).append(field)
+    for namesakes in by_name.values():
+        if len(namesakes) > 1:
+            yield " and ".join(repr(f"{path}{field.name}") for field in namesakes)
+        for field in namesakes:
+            yield from _alike(f"{path}{field.name}.", _parts(field.type))
 
 
 def _parts(kind: pa.DataType) -> list[pa.Field[Any]]:
@@ -272,7 +272,7 @@ def _folder(frame: DataFrame, name: str, delimiter: str) -> Column:
 def _together(snapshot: Snapshot, frames: dict[str, DataFrame], folders: Collection[str]) -> DataFrame:
     """The rows of all frames, whose columns have to be the same but for folders; the URLs are of one object of each."""
     (first_url, first), *others = frames.items()
-    found = first
+    combined = first
     for url, frame in others:
         differ = sorted(column for column in {*frame.dtypes} ^ {*first.dtypes} if column[0] not in folders)
         if differ:
@@ -282,8 +282,8 @@ def _together(snapshot: Snapshot, frames: dict[str, DataFrame], folders: Collect
                 f"{', '.join(f'{name} {kind}' for name, kind in differ)}. Give a schema, or select the batches of "
                 f"one of them, by batches="
             )
-        found = found.unionByName(frame, allowMissingColumns=True)
-    return found
+        combined = combined.unionByName(frame, allowMissingColumns=True)
+    return combined
 
 
 def _escaped(found: re.Match[str]) -> str:

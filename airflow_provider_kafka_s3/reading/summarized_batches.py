@@ -145,8 +145,8 @@ def _with_blocks(
             blocks[-1].add(batch)
             yield batch
 
-    found = use(observed())
-    return blocks, found
+    result = use(observed())
+    return blocks, result
 
 
 def _joined(blocks: Iterable[_Block]) -> Iterator[tuple[int, int]]:
@@ -220,9 +220,9 @@ class SummarizedBatches:
             calls += 1
             return use(batches)
 
-        found = checked_summaries(counted, self._log, self._marker, self._first, self._last)
+        result = checked_summaries(counted, self._log, self._marker, self._first, self._last)
         self._index_is_wrong = calls > 1
-        return found
+        return result
 
     def select(self, selection: BatchSelection) -> dict[int, bytes]:
         """The numbers of selected batches, ascending, with the checksums of their documents."""
@@ -236,12 +236,12 @@ class SummarizedBatches:
             searched = self._search(selection)
             if searched is not None:
                 return searched
-            self._blocks, found = self.read(lambda batches: _with_blocks(batches, choose))
-            return found
-        found = {}
+            self._blocks, selected = self.read(lambda batches: _with_blocks(batches, choose))
+            return selected
+        selected = {}
         for first, last in _joined(block for block in self._blocks if block.may_have(selection)):
-            found |= self._read_some(choose, first, last)
-        return found
+            selected |= self._read_some(choose, first, last)
+        return selected
 
     def _read_some(self, use: Callable[[Iterable[IndexedBatch]], T], first: int, last: int) -> T:
         if not self._index_is_wrong:
@@ -264,18 +264,18 @@ class SummarizedBatches:
             if (end := covered.end(partition)) is None or ranges[0][0] < end:
                 return None
         covering = covering_downward(self._log, wanted & covered, generation=generation, marker=self._marker)
-        found = {}
+        selected = {}
         try:
-            for count, one in enumerate(covering, start=1):
+            for count, candidate in enumerate(covering, start=1):
                 if count > _SEARCHED:
                     return None
-                batch = self._by_documents(one.plan.batch)
+                batch = self._by_documents(candidate.plan.batch)
                 self._log.forget(batch.batch)
                 if self._first <= batch.batch <= self._last and selection.has(batch):
-                    found[batch.batch] = checksums_of(batch)
+                    selected[batch.batch] = checksums_of(batch)
         except ControlError:
             return None
-        return dict(sorted(found.items()))
+        return dict(sorted(selected.items()))
 
     def _by_documents(self, number: int) -> IndexedBatch:
         plan, plan_sha256 = self._log.require_plan(number)
@@ -284,17 +284,17 @@ class SummarizedBatches:
 
     def named(self, numbers: Sequence[int]) -> Sequence[IndexedBatch]:
         """Some complete batches, which may be others, in the order of their numbers."""
-        found = {batch.batch: batch for batch in self._batches or () if batch.batch in {*numbers}}
-        missing = {*numbers} - found.keys()
+        by_number = {batch.batch: batch for batch in self._batches or () if batch.batch in {*numbers}}
+        missing = {*numbers} - by_number.keys()
         if 0 < len(missing) <= _NAMED:
-            found |= {number: self._by_documents(number) for number in missing}
+            by_number |= {number: self._by_documents(number) for number in missing}
         elif missing:
-            found |= self._read_some(
+            by_number |= self._read_some(
                 lambda batches: {batch.batch: batch for batch in batches if batch.batch in missing},
                 min(missing),
                 max(missing),
             )
-        return [found[number] for number in sorted(found)]
+        return [by_number[number] for number in sorted(by_number)]
 
     @functools.cached_property
     def last(self) -> IndexedBatch | None:

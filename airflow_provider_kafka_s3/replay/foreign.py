@@ -63,9 +63,9 @@ def plan_foreign_replay(log: TopicLog, request: ReplayRequest, target: TopicInfo
         "offsets": request.offsets,
         "generation": request.generation,
     }
-    if given := [name for name, value in unknown.items() if value is not None]:
+    if names := [name for name, value in unknown.items() if value is not None]:
         raise ConfigurationError(
-            f"replay {request.replay!r} selects by {few(given)}, which objects of other sinks do not have. Nothing was "
+            f"replay {request.replay!r} selects by {few(names)}, which objects of other sinks do not have. Nothing was "
             f"sent. Select by partitions, folders or key"
         )
     nulls: dict[int, str] = {}
@@ -79,10 +79,10 @@ def plan_foreign_replay(log: TopicLog, request: ReplayRequest, target: TopicInfo
         on_alone=nulls.setdefault,
     )
     chosen = {
-        partition: some
+        partition: selected
         for partition, objects in listed.items()
         if request.partitions is None or partition in request.partitions
-        if (some := [one for one in objects if _is_in(one, request.folders)])
+        if (selected := [one for one in objects if _is_in(one, request.folders)])
     }
     if not chosen:
         raise NothingToReplayError(
@@ -124,10 +124,10 @@ def _first_offsets(log: TopicLog) -> dict[int, int] | None:
 
     The documents of the replay may be those of another pipeline.
     """
-    found = read_owner(log.store, log.address.owner_key, topics_dir=log.topics_dir)
-    if found is None:
+    stored = read_owner(log.store, log.address.owner_key, topics_dir=log.topics_dir)
+    if stored is None:
         return None
-    of_owner = TopicLog(log.store, msgspec.structs.replace(log.address, pipeline=found[0].pipeline))
+    of_owner = TopicLog(log.store, msgspec.structs.replace(log.address, pipeline=stored[0].pipeline))
     first = of_owner.read_plan(1)
     # One that has released the topic has landed nothing; its log says so before the owner document does.
     if first is None or of_owner.released() is not None:
@@ -142,10 +142,10 @@ def _is_in(one: ForeignObject, folders: tuple[str, ...]) -> bool:
 
 
 def _pinned(log: TopicLog, key: str) -> PinnedObject:
-    found = log.store.head(key)
-    if found is None:
+    info = log.store.head(key)
+    if info is None:
         raise MissingObjectError(f"an object was listed and is gone. Nothing was sent: {log.store.url(key)}")
-    return PinnedObject(key=key, etag=found.etag, size=found.size)
+    return PinnedObject(key=key, etag=info.etag, size=info.size)
 
 
 def _missing(
@@ -160,11 +160,11 @@ def _missing(
     missing = {"headers": _NOT_KEPT, "timestamp": _NOT_KEPT}
     if not has_keys:
         missing["key"] = "there are no objects of keys in bytes beside all of them"
-    for one in itertools.chain.from_iterable(chosen.values()):
-        if one.format not in ("json", "bytes"):
-            missing["value"] = f"{log.store.url(one.key)} is no object of lines"
-        elif one.format == "json":
-            missing["bytes"] = f"the sink has read and written the documents of {log.store.url(one.key)}"
+    for foreign_object in itertools.chain.from_iterable(chosen.values()):
+        if foreign_object.format not in ("json", "bytes"):
+            missing["value"] = f"{log.store.url(foreign_object.key)} is no object of lines"
+        elif foreign_object.format == "json":
+            missing["bytes"] = f"the sink has read and written the documents of {log.store.url(foreign_object.key)}"
     for partition, key in nulls.items():
         if request.partitions is None or partition in request.partitions:
             missing["nulls"] = f"{log.store.url(key)} has keys or headers of null values, which are not read"
@@ -200,17 +200,17 @@ class ForeignReplaySource:
             # Objects that are sent as a whole need not be read again.
             while objects and (count := objects[0].records) is not None and count <= skip:
                 objects, skip = objects[1:], skip - count
-        found: Iterator[Records] = itertools.chain.from_iterable(self._object(one, partition) for one in objects)
+        pieces: Iterator[Records] = itertools.chain.from_iterable(self._object(one, partition) for one in objects)
         if self._key is not None:
-            found = (Records.of(one for one in records if one.key == self._key) for records in found)
-        yield from without_first(found, skip)
+            pieces = (Records.of(one for one in records if one.key == self._key) for records in pieces)
+        yield from without_first(pieces, skip)
 
     def _object(self, one: ForeignReplayObject, partition: int) -> Iterator[Records]:
         self._require_counts(one)
         row_keys = None if one.keys is None else itertools.chain.from_iterable(self._rows(one.keys))
         for rows in self._rows(one.values):
-            some = None if row_keys is None else [*itertools.islice(row_keys, len(rows))]
-            yield Records([partition] * len(rows), [None] * len(rows), None, some, rows)
+            keys = None if row_keys is None else [*itertools.islice(row_keys, len(rows))]
+            yield Records([partition] * len(rows), [None] * len(rows), None, keys, rows)
 
     def _require_counts(self, one: ForeignReplayObject) -> None:
         """Read an object to its end before any of it is sent, if the number of its lines shows what they are."""

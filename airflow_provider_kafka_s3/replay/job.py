@@ -41,7 +41,7 @@ _OBJECTS: Final = 500_000
 """Objects that are kept, such as the headers of records, before Python looks for cycles."""
 _REPORTED: Final = 100_000
 """Records between two lines of progress."""
-_TRIES: Final = 10
+_FENCED_TRIES: Final = 10
 """Times that a process begins a partition while processes of earlier epochs fence it: each does so once."""
 
 
@@ -72,7 +72,7 @@ def collect_seldom() -> None:
 
 def ended(topic_log: TopicLog, plan: ReplayPlan) -> dict[int, int]:
     """Records sent per partition, of those that are complete."""
-    found, planned = {}, plan.records
+    sent, planned = {}, plan.records
     for partition in plan.numbers:
         name = plan.document("end", partition)
         try:
@@ -92,8 +92,8 @@ def ended(topic_log: TopicLog, plan: ReplayPlan) -> dict[int, int]:
         except CorruptControlError as e:
             e.add_note("or delete this document and repeat the replay: Kafka has how far it came, too")
             raise
-        found[partition] = end.records
-    return found
+        sent[partition] = end.records
+    return sent
 
 
 def send(
@@ -142,11 +142,11 @@ def send(
 
         def records(skip: int) -> Iterator[Records]:
             number = skip
-            for some in itertools.chain.from_iterable(map(rate.pieces, source.records(partition, skip))):
+            for piece in itertools.chain.from_iterable(map(rate.pieces, source.records(partition, skip))):
                 watch.see()
-                if number // _REPORTED < (number := number + len(some)) // _REPORTED:
+                if number // _REPORTED < (number := number + len(piece)) // _REPORTED:
                     on_progress(f"replay {plan.replay}: partition {partition}: {count(number, 'record')} read")
-                yield some
+                yield piece
 
         sent = epoch.call(
             lambda: send_partition(
@@ -208,7 +208,7 @@ class _Epoch:
             KafkaUnavailableError: it was fenced too often.
         """
         about = f"replay {self._plan.replay!r} of partition {partition} to topic {self._plan.target!r}"
-        for attempt in range(1, _TRIES + 1):
+        for attempt in range(1, _FENCED_TRIES + 1):
             if self._store.get(self._next_key) is not None:
                 raise ReplayOvertakenError(
                     f"another process sends {about}: it has begun after this one and has taken over. This one sends "
@@ -219,9 +219,9 @@ class _Epoch:
             except ReplayOvertakenError:
                 Retrier().pause(attempt)
         raise KafkaUnavailableError(
-            f"{about} was fenced {_TRIES} times, and no other process has begun after this one: its transactions take "
-            f"longer than transaction.timeout.ms, or an earlier version of this package sends the same replay. What "
-            f"was sent is known: repeat the replay, and it continues"
+            f"{about} was fenced {_FENCED_TRIES} times, and no other process has begun after this one: its "
+            f"transactions take longer than transaction.timeout.ms, or an earlier version of this package sends the "
+            f"same replay. What was sent is known: repeat the replay, and it continues"
         )
 
 
@@ -251,9 +251,9 @@ class WatchedStore(DurableStore):
 
     def get(self, key: str, *, start: int | None = None, end: int | None = None) -> StoredObject | None:
         """See :class:`DurableStore`."""
-        found = super().get(key, start=start, end=end)
+        stored = super().get(key, start=start, end=end)
         self._watch.see()
-        return found
+        return stored
 
 
 class Rate:
@@ -280,8 +280,8 @@ class Rate:
             yield records
             return
         size = max(int(self._per_second * _PIECE_SECONDS), 1)
-        for at in range(0, len(records), size):
-            piece = records[at : at + size]
+        for start in range(0, len(records), size):
+            piece = records[start : start + size]
             with self._lock:
                 now = time.monotonic()
                 delay = self._next - now

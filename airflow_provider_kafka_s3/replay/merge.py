@@ -28,28 +28,28 @@ def merged(streams: Iterable[tuple[int, Iterator[Records]]]) -> Iterator[Records
     numbered = enumerate(sorted(streams, key=lambda stream: stream[0], reverse=True))
     waiting = [(low, number, stream) for number, (low, stream) in numbered]
     heads: list[tuple[int, int, Records, int, Iterator[Records]]] = []
-    found: list[Records] = []
+    pieces: list[Records] = []
     number_found = 0
     while heads or waiting:
         if waiting and (not heads or waiting[-1][0] <= heads[0][0]):
             _, number, stream = waiting.pop()
-            records, at = Records.of(()), 0
+            records, row = Records.of(()), 0
         else:
-            _, number, records, at, stream = heapq.heappop(heads)
-            start, bound = at, min(heads[0][0] if heads else math.inf, waiting[-1][0] if waiting else math.inf)
-            at = bisect.bisect_left(_offsets(records), bound, start)
-            found.append(records[start:at])
-            number_found += at - start
-        if at == len(records):
-            if found:
-                yield Records.joined(found)
-                found, number_found = [], 0
-            records, at = next((some for some in stream if some), Records.of(())), 0
+            _, number, records, row, stream = heapq.heappop(heads)
+            start, bound = row, min(heads[0][0] if heads else math.inf, waiting[-1][0] if waiting else math.inf)
+            row = bisect.bisect_left(_offsets(records), bound, start)
+            pieces.append(records[start:row])
+            number_found += row - start
+        if row == len(records):
+            if pieces:
+                yield Records.joined(pieces)
+                pieces, number_found = [], 0
+            records, row = next((piece for piece in stream if piece), Records.of(())), 0
         elif number_found >= _MERGED:
-            yield Records.joined(found)
-            found, number_found = [], 0
+            yield Records.joined(pieces)
+            pieces, number_found = [], 0
         if records:
-            heapq.heappush(heads, (_offsets(records)[at], number, records, at, stream))
+            heapq.heappush(heads, (_offsets(records)[row], number, records, row, stream))
 
 
 def most_at_once(ranges: Iterable[tuple[int, int]]) -> int:

@@ -41,13 +41,13 @@ def plan_replay(log: TopicLog, request: ReplayRequest, target: TopicInfo) -> Rep
     """
     snapshot = Snapshot(log, at=request.at)
     selection = _Selection.of(request, snapshot)
-    found = _Found(log, request, selection)
+    findings = _Found(log, request, selection)
     for plan, decision, lost in snapshot.documents(selection.batches(snapshot)):
-        found.add_batch(plan, decision, lost)
-    found.add_lost_offsets(snapshot.coverage.lost(selection.generation, selection.low, selection.high))
-    steps = {partition: found.steps(parts) for partition, parts in sorted(found.parts.items())}
-    found.add_missing_offsets(snapshot)
-    require_acknowledged(log, request, found.missing)
+        findings.add_batch(plan, decision, lost)
+    findings.add_lost_offsets(snapshot.coverage.lost(selection.generation, selection.low, selection.high))
+    steps = {partition: findings.steps(parts) for partition, parts in sorted(findings.parts.items())}
+    findings.add_missing_offsets(snapshot)
+    require_acknowledged(log, request, findings.missing)
     if not steps:
         raise _nothing(request, snapshot, selection)
     return new_plan(
@@ -56,9 +56,9 @@ def plan_replay(log: TopicLog, request: ReplayRequest, target: TopicInfo) -> Rep
         target,
         batch=snapshot.batch,
         partitions=steps,
-        oldest=found.oldest,
-        newest=found.newest,
-        notes=tuple(f"{part}: {note}" for part, note in found.notes.items()),
+        oldest=findings.oldest,
+        newest=findings.newest,
+        notes=tuple(f"{part}: {note}" for part, note in findings.notes.items()),
     )
 
 
@@ -229,21 +229,21 @@ class _Found:
     def _with_order(self, step: list[ReplayObject]) -> Iterator[ReplayObject]:
         """Interleaving objects; indices show whether the order of their records is known."""
         self._keep({one.batch for one in step if not one.has_offsets})
-        for one in step:
-            if one.has_offsets:
-                yield one
+        for replay_object in step:
+            if replay_object.has_offsets:
+                yield replay_object
                 continue
-            objects = self._committed[one.batch]
-            entry = objects.entry(one.key)
-            (part,) = (part for part in entry.by_slice if part.id == one.slice)
+            objects = self._committed[replay_object.batch]
+            entry = objects.entry(replay_object.key)
+            (part,) = (part for part in entry.by_slice if part.id == replay_object.slice)
             has_offsets = keeps_offsets(objects, entry, part)
             if not has_offsets:
                 self._miss(
                     "order",
                     f"objects of several folders have offsets in turn, and do not keep them, such as "
-                    f"{self.log.store.url(one.key)}",
+                    f"{self.log.store.url(replay_object.key)}",
                 )
-            yield msgspec.structs.replace(one, has_offsets=has_offsets)
+            yield msgspec.structs.replace(replay_object, has_offsets=has_offsets)
 
     def _keep(self, batches: set[int]) -> None:
         """Read the documents of these batches, and drop those of others."""

@@ -72,7 +72,7 @@ class ReplayProcess:
             with contextlib.suppress(BrokenPipeError):
                 pickle.dump(job, child.stdin)
                 child.stdin.flush()
-            found = self._result(child.stdout)
+            result = self._result(child.stdout)
         finally:
             with contextlib.suppress(BrokenPipeError):
                 child.stdin.close()
@@ -80,12 +80,12 @@ class ReplayProcess:
             child.stdout.close()
             self._running = None
         self._require_not_killed(job)
-        if found is None:
+        if result is None:
             raise KafkaUnavailableError(
                 f"the process that sent replay {job.plan.replay!r} ended with exit code {child.returncode}, without a "
                 f"result. What it has sent is known: repeat the replay, and it continues"
             )
-        return found
+        return result
 
     def _result(self, output: IO[bytes]) -> dict[int, int] | None:
         """What the process sends back; None: it ended before."""

@@ -182,8 +182,8 @@ def _planned(topic_log: TopicLog, request: ReplayRequest, target: TopicInfo, *, 
         )
         raise
     wanted = {**request.settings, "target": request.target, "topic": topic_log.topic}
-    found = {**plan.settings, "target": plan.target, "topic": plan.topic}
-    differing = [name for name in wanted if wanted[name] != found.get(name)]
+    planned = {**plan.settings, "target": plan.target, "topic": plan.topic}
+    differing = [name for name in wanted if wanted[name] != planned.get(name)]
     if request.at is not None and request.at != plan.batch:
         differing.append("at")
     if differing:

@@ -245,7 +245,7 @@ class _PartitionSender:
         from confluent_kafka import KafkaException, TopicPartition
 
         try:
-            (found,) = self._reader.committed([TopicPartition(self._topic, _PROGRESS_PARTITION)], timeout)
+            (committed,) = self._reader.committed([TopicPartition(self._topic, _PROGRESS_PARTITION)], timeout)
         except KafkaException:
             # The client waits for a group that the brokers refuse to it. The answer to this request is why.
             try:
@@ -254,9 +254,9 @@ class _PartitionSender:
                 e.add_note(f"a replay needs READ on consumer groups that begin with {PREFIX!r}")
                 raise
             raise
-        if found.error is not None:
-            raise KafkaException(found.error)
-        return int(found.offset)
+        if committed.error is not None:
+            raise KafkaException(committed.error)
+        return int(committed.offset)
 
     def _commit(self, sent: int) -> None:
         from confluent_kafka import TopicPartition
@@ -275,14 +275,14 @@ class _PartitionSender:
         """The error behind a failure."""
         from confluent_kafka import KafkaException
 
-        found: KafkaError = failure.args[0]
-        if found.name() in _OF_ANOTHER:
+        cause: KafkaError = failure.args[0]
+        if cause.name() in _OF_ANOTHER:
             try:
                 # A transaction that has failed is not committed; the answer is why.
                 self._producer.commit_transaction(_ABORT)
             except KafkaException as e:
-                found = e.args[0]
-        return found
+                cause = e.args[0]
+        return cause
 
 
 def transactions(found: Iterable[Records], limit: int) -> Iterator[list[Records]]:
@@ -296,14 +296,14 @@ def transactions(found: Iterable[Records], limit: int) -> Iterator[list[Records]
     count = size = 0
     try:
         for records in found:
-            for at in range(0, len(records), limit):
-                some = records[at : at + limit]
-                if batch and count + len(some) > limit:
+            for start in range(0, len(records), limit):
+                piece = records[start : start + limit]
+                if batch and count + len(piece) > limit:
                     yield batch
                     batch, count, size = [], 0, 0
-                batch.append(some)
-                count += len(some)
-                size += sum(some.sizes)
+                batch.append(piece)
+                count += len(piece)
+                size += sum(piece.sizes)
                 if size >= _BYTES_PER_TRANSACTION:
                     yield batch
                     batch, count, size = [], 0, 0
@@ -369,12 +369,12 @@ def _enqueue(producer: Producer, topic: str, records: Records, *, keeps_partitio
     timestamps = records.timestamps if keeps_timestamp else itertools.repeat(_NOW)
     headers = itertools.repeat(None) if records.headers is None else map(_headers, records.headers)
     rows = zip(records.values, records.keys, partitions, timestamps, headers)  # noqa: B905 - some repeat for ever
-    for value, key, partition, timestamp, some in rows:
+    for value, key, partition, timestamp, record_headers in rows:
         time = _NO_TIMESTAMP if timestamp is None else timestamp
         while True:
             try:
                 # By position, which takes a tenth less: … partition, callback, on_delivery, timestamp, headers.
-                produce(topic, value, key, partition, None, None, time, some)
+                produce(topic, value, key, partition, None, None, time, record_headers)
             except BufferError:
                 producer.poll(0.1)
             else:

@@ -111,28 +111,28 @@ class ReplaySource:
             self._committed[batch] = CommittedObjects(self._log, plan, decision)
 
     def _selected(self, one: ReplayObject, partition: int, size: int) -> Iterator[Records]:
-        found = self._object(one, partition, size)
+        parts = self._object(one, partition, size)
         if self._wanted is not None and not Offsets({partition: [(one.low, one.high + 1)]}) <= self._wanted:
             ((start, end),) = self._wanted[partition]
-            found = (Records.of(record for record in records if start <= offset_of(record) < end) for records in found)
+            parts = (Records.of(record for record in records if start <= offset_of(record) < end) for records in parts)
         if self._low is not None or self._high is not None or self._request.key is not None:
-            found = (Records.of(filter(self._selects, records)) for records in found)
-        return found
+            parts = (Records.of(filter(self._selects, records)) for records in parts)
+        return parts
 
     def _object(self, one: ReplayObject, partition: int, size: int) -> Iterator[Records]:
         objects = self._committed[one.batch]
         entry = self._entry(objects, one, partition)
         # Of a merged object one slice is sent, or several, each in its place.
         first = sum(part.records for part in itertools.takewhile(lambda part: part.id != one.slice, entry.by_slice))
-        at = given = 0
+        position = yielded = 0
         try:
             for records in read_object(objects, entry, without=one.without, request=size):
                 self._on_read()
-                some = records[max(first - at, 0) : max(first + one.records - at, 0)]
-                at, given = at + len(records), given + len(some)
-                yield some
+                piece = records[max(first - position, 0) : max(first + one.records - position, 0)]
+                position, yielded = position + len(records), yielded + len(piece)
+                yield piece
         except DataLossError as e:
-            raise _LostSinceError(one, given) from e
+            raise _LostSinceError(one, yielded) from e
 
     def _entry(self, objects: CommittedObjects, one: ReplayObject, partition: int) -> ObjectEntry:
         """The object in the manifest of its batch, which has the records that the plan of the replay has."""
@@ -166,12 +166,12 @@ class ReplaySource:
             is_first: whether earlier processes have sent none of the object, and of those beside it, behind its lowest
                 offset.
         """
-        one, steps = lost.one, self._plan.partitions[partition]
-        step = next(step for step in steps if one in step)
+        replay_object, steps = lost.one, self._plan.partitions[partition]
+        step = next(step for step in steps if replay_object in step)
         about = (
             f"replay {self._plan.replay!r} of topic {self._plan.topic!r}, partition {partition}: "
-            f"{self._log.store.url(one.key)} was accepted as lost since the replay was planned. It has "
-            f"{count(one.records, 'record')} with offsets from {one.low} to {one.high}"
+            f"{self._log.store.url(replay_object.key)} was accepted as lost since the replay was planned. It has "
+            f"{count(replay_object.records, 'record')} with offsets from {replay_object.low} to {replay_object.high}"
         )
         if not _is_ordered(step):
             return DataLossError(
@@ -183,7 +183,7 @@ class ReplaySource:
         if self._request.offsets is not None:
             end = min(end, self._request.offsets[partition][1])
         is_exact = len(step) == 1 or (lost.given == 0 and is_first)
-        start = str(one.low) if is_exact else "START"
+        start = str(replay_object.low) if is_exact else "START"
         where = (
             f"{count(sent, 'record')} of the partition were sent: all with lower offsets, and none behind this object"
             if is_exact

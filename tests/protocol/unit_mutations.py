@@ -313,7 +313,7 @@ UNIT_MUTATIONS: Final = (
         (
             Edit(
                 f"{_REPLAY}/run.py",
-                "    differing = [name for name in wanted if wanted[name] != found.get(name)]\n",
+                "    differing = [name for name in wanted if wanted[name] != planned.get(name)]\n",
                 "    differing: list[str] = []\n",
             ),
         ),
@@ -433,7 +433,7 @@ UNIT_MUTATIONS: Final = (
         (
             Edit(
                 f"{PACKAGE}/reading/field_bytes.py",
-                "    if len(found) != len(texts):\n",
+                "    if len(values) != len(texts):\n",
                 "    if False:\n",
             ),
         ),

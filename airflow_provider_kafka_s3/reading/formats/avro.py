@@ -34,11 +34,11 @@ class AvroReader(FormatReader):
     def rows(self, text: bytes, count: int, wanted: slice) -> list[Row]:
         """See :class:`FormatReader`."""
         try:
-            found = list(itertools.islice(itertools.chain.from_iterable(datums(text)), count + 1))
+            values = list(itertools.islice(itertools.chain.from_iterable(datums(text)), count + 1))
         except (ValueError, LookupError, OSError, EOFError) as e:
             raise Unreadable(f"it is no Avro file ({e})") from e
-        require_rows(len(found), count)
-        return [row_of(datum) for datum in found[wanted]]
+        require_rows(len(values), count)
+        return [row_of(datum) for datum in values[wanted]]
 
     def table(self, snapshot_object: SnapshotObject, body: bytes, schema: pa.Schema) -> pa.Table:
         """See :class:`FormatReader`."""

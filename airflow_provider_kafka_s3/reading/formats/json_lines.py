@@ -110,28 +110,28 @@ def _without_nulls(body: bytes) -> bytes:
     data = np.frombuffer(body, np.uint8)
     starts = np.concatenate([[0], np.flatnonzero(data == ord("\n")) + 1])
     starts = starts[starts < len(data)]
-    pieces, at = [], 0
+    pieces, position = [], 0
     for row in np.flatnonzero(np.isin(data[starts], _BEFORE_NULL)):
         start = int(starts[row])
         end = body.find(b"\n", start) % (len(body) + 1)
         text = body[start:end].strip(b" \t\r\xef\xbb\xbf")
         if text == b"null":
-            pieces += [body[at:start], b"{}"]
-            at = end
+            pieces += [body[position:start], b"{}"]
+            position = end
         elif text.startswith(b"null"):
             raise BadDocument(int(row), "it is no JSON document")
-    return b"".join([*pieces, body[at:]]) if pieces else body
+    return b"".join([*pieces, body[position:]]) if pieces else body
 
 
 def _documents(body: bytes, schema: pa.Schema, reader_of: ReaderOf) -> pa.Table:
     """JSON lines."""
     texts = with_texts(schema, reader_of)
-    found = pyarrow.json.read_json(
+    table = pyarrow.json.read_json(
         io.BytesIO(body),
         read_options=pyarrow.json.ReadOptions(block_size=max(BLOCK_BYTES, _longest(body)), use_threads=False),
         parse_options=pyarrow.json.ParseOptions(explicit_schema=texts, unexpected_field_behavior="ignore"),
     )
-    return decoded_table(selected_columns(found, texts), schema, reader_of)
+    return decoded_table(selected_columns(table, texts), schema, reader_of)
 
 
 def _bad_document(body: bytes, schema: pa.Schema, reader_of: ReaderOf, error: pa.ArrowException) -> BadDocument:

@@ -46,11 +46,11 @@ class ParquetReader(FormatReader):
         """See :class:`FormatReader`."""
         del topic
         rows_of: Callable[[pa.RecordBatch], Any] = envelope_rows if enveloped else batch_rows
-        with pq.ParquetFile(cast("Any", pa.PythonFile(file, mode="r")), buffer_size=file.request) as found:
-            metadata = found.metadata
-            size = max(sum(metadata.row_group(i).total_byte_size for i in range(found.num_row_groups)), 1)
+        with pq.ParquetFile(cast("Any", pa.PythonFile(file, mode="r")), buffer_size=file.request) as parquet_file:
+            metadata = parquet_file.metadata
+            size = max(sum(metadata.row_group(i).total_byte_size for i in range(parquet_file.num_row_groups)), 1)
             rows = min(max(piece * metadata.num_rows // size, 1), _ROWS)
-            yield from map(rows_of, found.iter_batches(batch_size=rows, use_threads=False))
+            yield from map(rows_of, parquet_file.iter_batches(batch_size=rows, use_threads=False))
 
     def schema(self, file: Any, url: str) -> pa.Schema:
         """See :class:`FormatReader`."""

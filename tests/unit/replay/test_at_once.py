@@ -61,7 +61,7 @@ def test_of_processes_that_fence_one_another_the_last_one_goes_on(replay: Replay
 
 def test_a_process_that_kafka_itself_fences_is_repeated(replay: Replay, monkeypatch: pytest.MonkeyPatch) -> None:
     """No other one has begun: the error names what Kafka may have ended, and is no end of the replay."""
-    monkeypatch.setattr(job, "_TRIES", 2)
+    monkeypatch.setattr(job, "_FENCED_TRIES", 2)
     calls: list[int] = []
 
     def fail(process: int, partition: int, begin: Callable[[], None]) -> None:
