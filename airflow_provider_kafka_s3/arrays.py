@@ -189,8 +189,8 @@ def parts_of_bytes(values: Array, most: int) -> Iterator[tuple[int, int]]:
 
 def contents(values: Array) -> memoryview:
     """The bytes of all values, one after another; not copied."""
-    at, data = bounds(values), values.buffers()[2]
-    return memoryview(b"") if data is None else memoryview(data)[at[0] : at[-1]].cast("B")
+    ends, data = bounds(values), values.buffers()[2]
+    return memoryview(b"") if data is None else memoryview(data)[ends[0] : ends[-1]].cast("B")
 
 
 def join(values: Array, separator: bytes) -> Array:

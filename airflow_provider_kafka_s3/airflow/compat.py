@@ -75,8 +75,8 @@ def task_is_running(ti: Any, *, dag_id: str, task_id: str, run_id: str, map_inde
         return states[name] in _RUNNING if name in states else None
     if (instance_of := getattr(ti, "get_task_instance", None)) is not None:
         # Airflow 2.11: from the database. This can go with it.
-        found = instance_of(dag_id=dag_id, run_id=run_id, task_id=task_id, map_index=map_index)
-        return None if found is None else found.state in _RUNNING
+        instance = instance_of(dag_id=dag_id, run_id=run_id, task_id=task_id, map_index=map_index)
+        return None if instance is None else instance.state in _RUNNING
     return None
 
 

@@ -116,7 +116,7 @@ class RunSettings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
         limits = self.limits
         if window is not None and self.offsets == "incremental":
             limits = msgspec.structs.replace(limits, records_per_run=None)
-        given = {
+        params = {
             "offsets": self.offsets,
             "window": window,
             "starting_offsets": self.starting_offsets,
@@ -132,7 +132,7 @@ class RunSettings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
             "window": window,
             "limits": limits,
             "attempt": attempt,
-            "params": {name: str(value) for name, value in given.items() if value is not None},
+            "params": {name: str(value) for name, value in params.items() if value is not None},
         }
         return RunRequest(**{**self._named(field.name for field in dataclasses.fields(RunRequest)), **of_run})
 

@@ -199,7 +199,7 @@ def parse_window(source: str, window: object) -> tuple[datetime, datetime]:
             f"{source}: kafka_s3.window={window!r} must be two times, [start, end], such as "
             f'["2026-01-01T00:00:00+00:00", "2026-01-02T00:00:00+00:00"]'
         )
-    start, end = (_time(source, at) for at in window)
+    start, end = (_time(source, moment) for moment in window)
     if start >= end:
         raise ConfigurationError(
             f"{source}: kafka_s3.window [{start.isoformat()}, {end.isoformat()}) is empty; its end is exclusive and "
@@ -241,7 +241,7 @@ def parse_topic_offsets(source: str, offsets: object) -> dict[str, dict[int, tup
             if (
                 not isinstance(ends, list | tuple)
                 or len(ends) != 2
-                or not all(isinstance(at, int) and not isinstance(at, bool) and 0 <= at < 2**63 for at in ends)
+                or not all(isinstance(end, int) and not isinstance(end, bool) and 0 <= end < 2**63 for end in ends)
                 or ends[0] >= ends[1]
             ):
                 raise wrong(
@@ -307,21 +307,22 @@ def _is_offsets(value: object) -> bool:
 
 def _time(source: str, at: object) -> datetime:
     help_ = "write it with its offset from UTC, such as '2026-01-01T00:00:00+00:00'"
+    time = at
     if isinstance(at, str):
         try:
-            at = datetime.fromisoformat(at)
+            time = datetime.fromisoformat(at)
         except ValueError:
             raise ConfigurationError(f"{source}: kafka_s3.window: {at!r} is not a time; {help_}") from None
-    if not isinstance(at, datetime):
+    if not isinstance(time, datetime):
         raise ConfigurationError(f"{source}: kafka_s3.window: {at!r} is not a time; {help_}")
-    if at.tzinfo is None:
-        raise ConfigurationError(f"{source}: kafka_s3.window: {at.isoformat()!r} has no time zone; {help_}")
+    if time.tzinfo is None:
+        raise ConfigurationError(f"{source}: kafka_s3.window: {time.isoformat()!r} has no time zone; {help_}")
     # A year of distance from the end of the calendar, for conversions to UTC. Kafka has no records from before 1970.
-    if not 1970 <= at.year <= 9998 or at.utctimetuple().tm_year < 1970:
+    if not 1970 <= time.year <= 9998 or time.utctimetuple().tm_year < 1970:
         raise ConfigurationError(
-            f"{source}: kafka_s3.window: {at.isoformat()!r} is not in the years 1970 to 9998; {help_}"
+            f"{source}: kafka_s3.window: {time.isoformat()!r} is not in the years 1970 to 9998; {help_}"
         )
-    return at
+    return time
 
 
 def _has_interval(context: Context) -> bool:

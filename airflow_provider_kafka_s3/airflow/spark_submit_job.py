@@ -66,17 +66,17 @@ def spark_settings(operator: SparkSubmitOperator) -> SparkSettings:
     Every parameter that ``SparkSubmitOperator`` passes to its hook is an attribute of the operator, by the same name or
     with an underscore before it. A value of ``conf`` or ``env_vars`` that is None is not set.
     """
-    given = {}
+    arguments = {}
     for name in signature(SparkSubmitHook).parameters:
         attribute = name if hasattr(operator, name) else f"_{name}"
         if name not in _OF_THE_JOB and hasattr(operator, attribute):
-            given[name] = getattr(operator, attribute)
-    conf, env = given.pop("conf") or {}, given.pop("env_vars") or {}
-    named = {name: given.pop(name) for name in _NAMED}
+            arguments[name] = getattr(operator, attribute)
+    conf, env = arguments.pop("conf") or {}, arguments.pop("env_vars") or {}
+    named = {name: arguments.pop(name) for name in _NAMED}
     return SparkSettings(
         conf={name: str(value) for name, value in conf.items() if value is not None},
         env={name: str(value) for name, value in env.items() if value is not None},
-        more=given,
+        more=arguments,
         **named,
     )
 
@@ -183,7 +183,7 @@ class SparkSubmitJob:
             if self._archive is not None and self._archive.finished is not None:
                 self._log.info("Java makes an archive of Spark's classes at the end of this job, once: %s", folder)
         env |= jvm_variables(env, offsets=offsets, archive=self._archive)
-        given = {name: getattr(settings, name) for name in _NAMED} | {
+        arguments = {name: getattr(settings, name) for name in _NAMED} | {
             "conf": with_job_conf(conf) | {APPLICATION_FILE: str(application)},
             "packages": packages,
             "spark_binary": command,
@@ -191,7 +191,7 @@ class SparkSubmitJob:
             "application_args": ["--job-file", self._job_file],
         }
         try:
-            hook = _Hook(env, {**settings.more, **given})
+            hook = _Hook(env, {**settings.more, **arguments})
         except ValueError as e:
             raise ConfigurationError(
                 f"Airflow's Spark hook refuses its settings: {e} Correct the connection {settings.conn_id!r} "

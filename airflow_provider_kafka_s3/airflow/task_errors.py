@@ -51,7 +51,7 @@ def task_error(
 
 def _is_expected(cause: BaseException) -> bool:
     if isinstance(cause, BaseExceptionGroup):
-        return all(_is_expected(one) for one in cause.exceptions)
+        return all(_is_expected(error) for error in cause.exceptions)
     return isinstance(cause, KafkaS3Error)
 
 

@@ -75,7 +75,7 @@ def to_xcom(results: Mapping[str, TopicResult], resolved: RunWindow) -> dict[str
 
 
 def _topic(result: TopicResult) -> dict[str, Any]:
-    found = result.verification
+    verification = result.verification
     return {
         "status": result.status,
         **_counts(result.batches),
@@ -94,7 +94,7 @@ def _topic(result: TopicResult) -> dict[str, Any]:
                 "size": b.size,
                 "offsets": b.offsets.to_json(),
             }
-            for b in (result.batches if found is None else result.batches[-_MOST_LISTED:])
+            for b in (result.batches if verification is None else result.batches[-_MOST_LISTED:])
         ],
         "landed": _counts(b for b in result.batches if b.landed),
         "shared": result.shared,
@@ -102,7 +102,7 @@ def _topic(result: TopicResult) -> dict[str, Any]:
         "verified": result.verified,
         "wrote": result.wrote,
         "held_back": result.held_back.to_json(),
-        "verification": None if found is None else _verification(found),
+        "verification": None if verification is None else _verification(verification),
     }
 
 
@@ -126,7 +126,7 @@ def _counts(batches: Iterable[BatchSummary]) -> dict[str, int]:
 def summary(results: Iterable[TopicResult]) -> str:
     """Summary of the results of one topic or of several, as a line of the log."""
     results = list(results)
-    inspected = [found for result in results if (found := result.verification) is not None]
+    inspected = [verification for result in results if (verification := result.verification) is not None]
     if inspected:
         return _inspected(inspected)
     batches = [b for result in results for b in result.batches]
@@ -166,7 +166,7 @@ def _inspected(inspected: Sequence[Verification]) -> str:
     intact = sum(v.objects for v in inspected)
     parts = [f"{count(intact, 'object')} ({size(sum(v.size for v in inspected))}) as committed"]
     for name, state in _STATES.items():
-        number = sum(len(getattr(found, name)) for found in inspected)
+        number = sum(len(getattr(v, name)) for v in inspected)
         parts += [f"{count(number, 'object')} {state}"] if number else []
     if uncovered := sum(v.uncovered.count for v in inspected):
         parts.append(f"{count(uncovered, 'offset')} of the window not landed")

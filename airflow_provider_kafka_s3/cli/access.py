@@ -132,16 +132,16 @@ class Access:
     @cached_property
     def upload(self) -> Upload:
         """What objects and documents are stored with."""
-        given = self._option("upload")
-        if given is None:
+        text = self._option("upload")
+        if text is None:
             return Upload()
         try:
-            fields = json.loads(given)
+            fields = json.loads(text)
         except ValueError:
             fields = None
         if not isinstance(fields, dict):
             raise ConfigurationError(
-                f'--upload {given}: it is not a JSON object of settings, such as {{"encryption": "kms"}}'
+                f'--upload {text}: it is not a JSON object of settings, such as {{"encryption": "kms"}}'
             )
         return parse_upload(fields)
 
@@ -169,8 +169,8 @@ class Access:
     @cached_property
     def kafka_config(self) -> dict[str, Any]:
         """Settings of librdkafka, with secrets."""
-        given = [name for name in _KAFKA_WAYS if getattr(self.arguments, name)]
-        ways = given or [name for name in _KAFKA_WAYS if self._option(name)]
+        named = [name for name in _KAFKA_WAYS if getattr(self.arguments, name)]
+        ways = named or [name for name in _KAFKA_WAYS if self._option(name)]
         if len(ways) != 1:
             problem = (
                 "no Kafka cluster is named" if not ways else f"--{' and --'.join(ways).replace('_', '-')} are given"
@@ -276,13 +276,13 @@ class Access:
             ConfigurationError: topics are named without a pipeline; no run has begun to land what is named, so a name
                 is probably misspelt.
         """
-        found = self.known_topics()
-        if not found:
+        pipelines = self.known_topics()
+        if not pipelines:
             raise nothing_there(self.store, topics_dir=self.topics_dir, pipeline=self.arguments.pipeline)
         if self.arguments.topic:
-            for topic in found:
+            for topic in pipelines:
                 topic.require_begun()
-        return found
+        return pipelines
 
     def known_topics(self) -> list[TopicPipeline]:
         """As :meth:`topic_pipelines`, but named topics may be unknown, and there may be none."""
@@ -300,12 +300,12 @@ class Access:
         Raises:
             ConfigurationError: as there; or a topic that is named is one of these.
         """
-        found = self.topic_pipelines()
+        pipelines = self.topic_pipelines()
         if not self.arguments.topic:
-            return [topic for topic in found if topic.has_begun()]
-        for topic in found:
+            return [topic for topic in pipelines if topic.has_begun()]
+        for topic in pipelines:
             topic.require_landed()
-        return found
+        return pipelines
 
     def landed_topic(self) -> TopicPipeline:
         """The topic of a command that has exactly one.

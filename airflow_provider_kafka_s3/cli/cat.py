@@ -47,7 +47,7 @@ def cat(access: Access) -> Answer:
     if arguments.raw and arguments.json:
         raise ConfigurationError("--raw and --json are given; use one of them")
     topic = access.landed_topic()
-    found = seek(
+    records = seek(
         topic.log,
         arguments.partition,
         arguments.offset,
@@ -56,15 +56,15 @@ def cat(access: Access) -> Answer:
         generation=arguments.generation,
     )
     where = f"topic {topic.log.topic}, partition {arguments.partition}"
-    if not found:
+    if not records:
         log.warning("%s: no record is landed from offset %d on", where, arguments.offset)
-    elif found[0].offset not in (arguments.offset, None):
+    elif records[0].offset not in (arguments.offset, None):
         log.warning("%s: there is no record at offset %d; the next one is below", where, arguments.offset)
-    for part in sorted({part for record in found for part in record.lost}):
-        some = sum(part in record.lost for record in found)
-        log.warning("%s: the object with the %s of %s below was accepted as lost", where, part, count(some, "record"))
-    lines = [record.line() for record in found]
-    raw = b"".join(record.raw + b"\n" for record in found) if arguments.raw else None
+    for part in sorted({part for record in records for part in record.lost}):
+        number = sum(part in record.lost for record in records)
+        log.warning("%s: the object with the %s of %s below was accepted as lost", where, part, count(number, "record"))
+    lines = [record.line() for record in records]
+    raw = b"".join(record.raw + b"\n" for record in records) if arguments.raw else None
     return Answer({"records": [json.loads(line) for line in lines]}, lines, raw=raw)
 
 

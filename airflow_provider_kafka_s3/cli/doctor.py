@@ -20,15 +20,15 @@ _SIGNS = {"ok": "ok     ", "unknown": "unknown", "warning": "WARNING", "error": 
 
 def doctor(access: Access) -> Answer:
     """Run all checks."""
-    found = [
+    findings = [
         *check_store(access),
         *check_kafka(access),
         *check_registry(access),
         *check_machine(access.arguments.jars),
     ]
-    lines = [line for finding in found for line in _lines(finding)]
-    wrong = any(finding.level == "error" for finding in found)
-    return Answer({"findings": [vars(finding) for finding in found]}, lines, FINDINGS if wrong else OK)
+    lines = [line for finding in findings for line in _lines(finding)]
+    wrong = any(finding.level == "error" for finding in findings)
+    return Answer({"findings": [vars(finding) for finding in findings]}, lines, FINDINGS if wrong else OK)
 
 
 def _lines(finding: Finding) -> list[str]:

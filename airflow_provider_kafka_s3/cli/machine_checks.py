@@ -149,13 +149,13 @@ def check_kafka(access: Access) -> list[Finding]:
         return [
             Finding("kafka", "unknown", "not checked; name it by --kafka-conn-id, --kafka-config or --bootstrap-server")
         ]
-    found = guarded("kafka options", lambda: _options(access))
+    findings = guarded("kafka options", lambda: _options(access))
     topics = access.arguments.topic or sorted({topic.log.topic for topic in access.known_topics()})
     if not topics:
-        found.append(Finding("kafka", "unknown", "no topic to check; name one by --pipeline and --topic"))
+        findings.append(Finding("kafka", "unknown", "no topic to check; name one by --pipeline and --topic"))
     for topic in topics:
-        found += guarded(f"topic {topic}", lambda: _topic(access, topic))  # noqa: B023 - called at once
-    return found
+        findings += guarded(f"topic {topic}", lambda: _topic(access, topic))  # noqa: B023 - called at once
+    return findings
 
 
 def _options(access: Access) -> Iterator[Finding]:

@@ -79,17 +79,17 @@ def accept_loss(access: Access) -> Answer:
         if arguments.dry_run:
             absent = topic.absent(batch)
             # No run completes the uploads of a batch that is complete.
-            found, pending = (
+            lost_keys, pending = (
                 ((*absent.gone, *absent.pending), ()) if arguments.deleted else (absent.gone, absent.pending)
             )
-            lines += [f"batch {batch}: {count(len(found), 'object')} absent, with an upload that is gone"]
+            lines += [f"batch {batch}: {count(len(lost_keys), 'object')} absent, with an upload that is gone"]
         elif arguments.deleted:
-            found = topic.accept_deleted(batch, **record)
+            lost_keys = topic.accept_deleted(batch, **record)
         else:
-            found = topic.accept_loss(batch, **record, other_cluster=arguments.other_cluster)
+            lost_keys = topic.accept_loss(batch, **record, other_cluster=arguments.other_cluster)
         if not arguments.dry_run:
-            lines += [f"batch {batch} is complete, {count(len(found), 'object')} accepted as lost"]
-        lines += [f"  {access.store.url(key)}" for key in found]
+            lines += [f"batch {batch} is complete, {count(len(lost_keys), 'object')} accepted as lost"]
+        lines += [f"  {access.store.url(key)}" for key in lost_keys]
         if pending:
             lines += [
                 (
@@ -98,7 +98,7 @@ def accept_loss(access: Access) -> Answer:
                 )
             ]
             lines += [f"  {access.store.url(key)}" for key in pending]
-        keys[str(batch)], waiting[str(batch)] = list(found), list(pending)
+        keys[str(batch)], waiting[str(batch)] = list(lost_keys), list(pending)
     data = {"lost": keys, "dry_run": arguments.dry_run}
     return Answer(data | {"waiting": waiting} if arguments.dry_run else data, lines)
 
@@ -187,12 +187,12 @@ def collect(access: Access) -> Answer:
     topics: dict[str, Any] = {}
     rows = []
     for topic in access.landed_topics():
-        found = topic.find_garbage(older_than=arguments.older_than * 86_400, landed=arguments.landed)
+        uploads = topic.find_garbage(older_than=arguments.older_than * 86_400, landed=arguments.landed)
         if not arguments.dry_run:
-            topic.collect(found)
-        numbers = {name: len(getattr(found, name)) for name in ("garbage", "needed", "young", "foreign")}
+            topic.collect(uploads)
+        numbers = {name: len(getattr(uploads, name)) for name in ("garbage", "needed", "young", "foreign")}
         pipeline, name = topic.log.pipeline, topic.log.topic
-        topics[f"{pipeline}/{name}"] = numbers | {"keys": [upload.key for upload in found.garbage]}
+        topics[f"{pipeline}/{name}"] = numbers | {"keys": [upload.key for upload in uploads.garbage]}
         rows.append((pipeline, name, *numbers.values()))
     head = ("pipeline", "topic", "would abort" if arguments.dry_run else "aborted", "needed", "young", "foreign")
     return Answer({"topics": topics, "dry_run": arguments.dry_run}, table(head, rows))

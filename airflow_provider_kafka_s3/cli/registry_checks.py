@@ -42,12 +42,12 @@ def check_registry(access: Access) -> list[Finding]:
     """Check that the schema registry answers, and that it has schemas that fit the topics. Nothing is registered."""
     if not access.has_registry:
         return guarded(_CHECK, lambda: _not_checked(access))
-    found = guarded(_CHECK, lambda: _answers(access))
-    if found[-1].level == "error":
-        return found
+    findings = guarded(_CHECK, lambda: _answers(access))
+    if findings[-1].level == "error":
+        return findings
     for topic in access.arguments.topic or sorted({topic.log.topic for topic in access.known_topics()}):
-        found += guarded(f"schemas of {topic}", lambda: _topic(access, topic))  # noqa: B023 - called at once
-    return found
+        findings += guarded(f"schemas of {topic}", lambda: _topic(access, topic))  # noqa: B023 - called at once
+    return findings
 
 
 def _not_checked(access: Access) -> Iterator[Finding]:
@@ -67,7 +67,7 @@ def _answers(access: Access) -> Iterator[Finding]:
 
 def _topic(access: Access, topic: str) -> Iterator[Finding]:
     registry, pipeline = access.require_registry(), access.arguments.pipeline
-    logs = [found.log for found in access.known_topics() if found.log.topic == topic] if pipeline else []
+    logs = [known.log for known in access.known_topics() if known.log.topic == topic] if pipeline else []
     layouts = [layout for log in logs if (layout := latest_layout(log)) is not None]
     yield from _subjects(registry, topic, layouts[0] if layouts else None)
     for log in logs:
@@ -103,16 +103,16 @@ def _subject(registry: RegistryClient, subject: str, part: _Part, layout: Layout
             "correct --topic, or register the schema; nothing, if producers name subjects otherwise",
         )
         return
-    what = f"the latest schema has the id {latest.id}, version {latest.versions.get(subject, 'unknown')} and the type"
+    prefix = f"the latest schema has the id {latest.id}, version {latest.versions.get(subject, 'unknown')} and the type"
     expected = None if converter is None else _TYPES[type(converter)]
     if layout is None or expected is None:
-        yield good(check, f"{what} {latest.type}; no batch was landed, so whether it fits {parameter} is unknown")
+        yield good(check, f"{prefix} {latest.type}; no batch was landed, so whether it fits {parameter} is unknown")
     elif latest.type != expected:
         fitting = next(str(kind.__struct_config__.tag) for kind, of_kind in _TYPES.items() if of_kind == latest.type)
         yield Finding(
             check,
             "error",
-            f"{what} {latest.type}, but the {parameter} of the topic's latest batch is {converter!r}, which reads "
+            f"{prefix} {latest.type}, but the {parameter} of the topic's latest batch is {converter!r}, which reads "
             f"{expected}: records with this schema are invalid",
             f"set {parameter}={fitting!r}, or correct what the producers register",
         )
@@ -120,12 +120,12 @@ def _subject(registry: RegistryClient, subject: str, part: _Part, layout: Layout
         yield Finding(
             check,
             "error",
-            f"{what} {latest.type}, as {parameter}={converter!r} needs it, but records with this schema cannot be "
+            f"{prefix} {latest.type}, as {parameter}={converter!r} needs it, but records with this schema cannot be "
             f"landed by the layout of the topic's latest batch: {reason}",
             "correct what the producers register, or change the format",
         )
     else:
-        yield good(check, f"{what} {latest.type}, as {parameter}={converter!r} needs it")
+        yield good(check, f"{prefix} {latest.type}, as {parameter}={converter!r} needs it")
 
 
 def _stored(access: Access, registry: RegistryClient, topic_log: TopicLog) -> Iterator[Finding]:

@@ -44,22 +44,22 @@ def repair(access: Access) -> Answer:
         dry_run=arguments.dry_run,
     )
     written = {name: documents.written for name, documents in done.derived.items() if documents.written}
-    what = {
+    verdict = {
         "right": "the marker agrees with the log" + ("" if done.recorded or written else "; nothing was changed"),
         "missing": "the marker was missing",
         "corrupt": "the marker was corrupt",
         "wrong": "the marker did not agree with the log",
     }[done.was]
     if done.was != "right" and not done.ambiguous:
-        what += "; it would be written" if arguments.dry_run else "; it is written again"
-    lines = [what]
+        verdict += "; it would be written" if arguments.dry_run else "; it is written again"
+    lines = [verdict]
     if done.ambiguous:
         lines += _choice(access, pipeline.log, done)
     else:
         would = "would be" if arguments.dry_run else "are"
         lines += [f"{_amount(done.recorded)} {would} recorded as gone for good"] if done.recorded else []
-        what = "to be written" if arguments.dry_run else "written"
-        lines += [f"{name}: {count(number, 'document')} {what} again" for name, number in written.items()]
+        outcome = "to be written" if arguments.dry_run else "written"
+        lines += [f"{name}: {count(number, 'document')} {outcome} again" for name, number in written.items()]
         for name, documents in done.derived.items():
             lines += [f"{name}: {which} skipped: {why}" for which, why in documents.skipped.items()]
         lines += [f"covered: {done.marker.covered}", *(f"batch {n} stays open: {w}" for n, w in done.open.items())]
@@ -142,18 +142,18 @@ def _when(seconds: int) -> str:
 
 def _start(access: Access) -> tuple[dict[int, int], str]:
     """First offsets of partitions without batches, and the cluster's id."""
-    given, topic = access.arguments.starting_offsets, access.arguments.topic
-    if given not in (None, "earliest", "latest"):
-        pairs = [part.partition(":") for part in given.split(",")]
+    starting, topic = access.arguments.starting_offsets, access.arguments.topic
+    if starting not in (None, "earliest", "latest"):
+        pairs = [part.partition(":") for part in starting.split(",")]
         if not all(len(n) < 20 and n.isascii() and n.isdigit() for p, _, o in pairs for n in (p, o)):
             raise ConfigurationError(
-                f"--starting-offsets {given!r}: use earliest, latest, or PARTITION:OFFSET with commas between"
+                f"--starting-offsets {starting!r}: use earliest, latest, or PARTITION:OFFSET with commas between"
             )
         return {int(p): int(o) for p, _, o in pairs}, ""
-    if given is None and not access.has_kafka:
+    if starting is None and not access.has_kafka:
         return {}, ""
     info = access.source.describe(topic)
-    if given == "latest":
+    if starting == "latest":
         return access.source.ends(topic, info.partitions, "read_committed"), info.cluster_id or ""
     return access.source.earliest(topic, info.partitions), info.cluster_id or ""
 

@@ -94,14 +94,14 @@ def replay(access: Access) -> Answer:
     )
     done = run(place, access.kafka_config, request, dry_run=arguments.dry_run)
     until = f", up to batch {done.batch}," if arguments.written_by is None else ""
-    what = f"replay {done.replay} of topic {topic.log.topic}{until} to topic {done.target}"
+    label = f"replay {done.replay} of topic {topic.log.topic}{until} to topic {done.target}"
     if arguments.dry_run:
         known = [n for n in done.planned.values() if n is not None]
         total = count(sum(known), "record") if len(known) == len(done.planned) else "an unknown number of records"
-        lines = [f"{what}: {total} in its objects would be read; nothing was sent"]
+        lines = [f"{label}: {total} in its objects would be read; nothing was sent"]
         lines += [f"  partition {p}: {'not known' if n is None else f'{n:,}'}" for p, n in done.planned.items()]
     else:
-        lines = [f"{what}: {count(sum(done.sent.values()), 'record')} sent"]
+        lines = [f"{label}: {count(sum(done.sent.values()), 'record')} sent"]
         lines += [f"  partition {p}: {n:,}" for p, n in sorted(done.sent.items())]
     lines += [f"  of some records, {note}" for note in done.notes]
     lines += [

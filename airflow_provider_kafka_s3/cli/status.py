@@ -21,7 +21,7 @@ _TOPICS: Final = 8
 def status(access: Access) -> Answer:
     """Status of topics: landed offsets, open batches, lag."""
     lines: list[str] = []
-    found, nothing = [], []
+    landed, nothing = [], []
     topics = access.topic_pipelines()
     states = in_threads(
         lambda topic: topic.status(last=access.arguments.last, use_kafka=access.has_kafka), topics, threads=_TOPICS
@@ -33,11 +33,11 @@ def status(access: Access) -> Answer:
                 f"{topic.log.pipeline} / {topic.log.topic}: nothing is landed: its first run has ended before a batch"
             )
         else:
-            found.append(state)
+            landed.append(state)
             lines += _status_lines(state, topic.log.remedies.reset())
         lines.append("")
-    wrong = any(state.recreated or any(p.gone for p in state.partitions) for state in found)
-    data = {"topics": [state.to_json() for state in found], "nothing_landed": nothing}
+    wrong = any(state.recreated or any(p.gone for p in state.partitions) for state in landed)
+    data = {"topics": [state.to_json() for state in landed], "nothing_landed": nothing}
     return Answer(data, lines[:-1], FINDINGS if wrong else OK)
 
 

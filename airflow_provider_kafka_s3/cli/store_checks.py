@@ -43,18 +43,20 @@ _RULE: Final = (
 def check_store(access: Access) -> list[Finding]:
     """Run the checks of the bucket. They write one small object, which stays, unless this is a dry run."""
     store, topics_dir = access.store, access.topics_dir
-    found = guarded("read and list", lambda: _reading(store, topics_dir))
-    if found[-1].level == "error":
-        return found
+    findings = guarded("read and list", lambda: _reading(store, topics_dir))
+    if findings[-1].level == "error":
+        return findings
     if access.arguments.dry_run:
-        found.append(Finding("conditional writes", "unknown", "not checked in a dry run"))
+        findings.append(Finding("conditional writes", "unknown", "not checked in a dry run"))
     else:
-        found += guarded("conditional writes", lambda: _conditions(store, addresses.probe_key(topics_dir)))
-        found += guarded("uploads", lambda: _uploads(store, addresses.probe_key(topics_dir), access.upload.object_tags))
-    found += guarded("clock", lambda: _clock(access))
-    found += guarded("lifecycle", lambda: _lifecycle(access))
-    found += guarded("names", lambda: _names(access))
-    return found + guarded("versions", lambda: _versions(access))
+        findings += guarded("conditional writes", lambda: _conditions(store, addresses.probe_key(topics_dir)))
+        findings += guarded(
+            "uploads", lambda: _uploads(store, addresses.probe_key(topics_dir), access.upload.object_tags)
+        )
+    findings += guarded("clock", lambda: _clock(access))
+    findings += guarded("lifecycle", lambda: _lifecycle(access))
+    findings += guarded("names", lambda: _names(access))
+    return findings + guarded("versions", lambda: _versions(access))
 
 
 def _reading(store: DurableStore, topics_dir: str) -> Iterator[Finding]:
@@ -189,11 +191,11 @@ def lifecycle_findings(rules: Sequence[Mapping[str, Any]], topics_dir: str, coll
     data = f"{topics_dir}/" if topics_dir else ""
     control = f"{data}{keys.CONTROL_DIR}/"
     active = [rule for rule in rules if rule.get("Status") == "Enabled"]
-    found = []
+    findings = []
     for rule in active:
         prefix, name = _prefix(rule), rule.get("ID", "without a name")
         if (prefix.startswith(control) or control.startswith(prefix)) and _removes(rule):
-            found.append(
+            findings.append(
                 Finding(
                     "lifecycle",
                     "error",
@@ -214,7 +216,7 @@ def lifecycle_findings(rules: Sequence[Mapping[str, Any]], topics_dir: str, coll
         for rule in active
         if "AbortIncompleteMultipartUpload" in rule and not _narrowed(rule) and data.startswith(_prefix(rule))
     ]
-    found += [
+    findings += [
         Finding(
             "lifecycle",
             "error",
@@ -226,7 +228,7 @@ def lifecycle_findings(rules: Sequence[Mapping[str, Any]], topics_dir: str, coll
         if count < _LEAST_DAYS
     ]
     if not covering:
-        found.append(
+        findings.append(
             Finding(
                 "lifecycle",
                 "warning",
@@ -234,7 +236,7 @@ def lifecycle_findings(rules: Sequence[Mapping[str, Any]], topics_dir: str, coll
                 _RULE.format(prefix=data, collect=collect),
             )
         )
-    return found or [
+    return findings or [
         good("lifecycle", f"incomplete uploads are aborted after {min(covering)} days, and no rule removes documents")
     ]
 
@@ -267,11 +269,11 @@ def _names(access: Access) -> Iterator[Finding]:
     for address in owned:
         if not arguments.topic or address.topic in arguments.topic:
             hidden += _hidden_of(TopicLog(access.store, address, access.options))
-    for what, remedy in hidden:
+    for problem, remedy in hidden:
         yield Finding(
             "names",
             "warning",
-            what,
+            problem,
             f"{remedy}; landed objects keep their names until another pipeline lands them again "
             f"(docs/changing-layout.md)",
         )
@@ -285,13 +287,13 @@ def _hidden_of(topic_log: TopicLog) -> Iterator[tuple[str, str]]:
     if layout is None:
         return
     for name, remedy in keys.hidden_names(layout, topic).items():
-        what = (
+        problem = (
             f"objects of topic {topic!r}, {name}, have names that begin with '_' or '.': Spark, Hive, Athena, Trino "
             f"and pyarrow skip such names without an error (but Spark reads folders _name=value)"
         )
-        yield what, remedy
-    for what, remedy in _hidden_columns(topic_log).items():
-        yield f"topic {topic!r}: {what}", remedy
+        yield problem, remedy
+    for problem, remedy in _hidden_columns(topic_log).items():
+        yield f"topic {topic!r}: {problem}", remedy
 
 
 def _hidden_columns(topic_log: TopicLog) -> Mapping[str, str]:
@@ -304,11 +306,11 @@ def _hidden_columns(topic_log: TopicLog) -> Mapping[str, str]:
         if decision is None or not decision.objects:
             continue
         plan = topic_log.require_plan(batch)[0]
-        some = snapshot_objects(topic_log, plan, decision, topic_log.amended_keys(batch)[0])[:_LOOKED_INTO]
-        if not some or not isinstance(some[0].layout.format, Parquet | AvroContainer):
+        objects = snapshot_objects(topic_log, plan, decision, topic_log.amended_keys(batch)[0])[:_LOOKED_INTO]
+        if not objects or not isinstance(objects[0].layout.format, Parquet | AvroContainer):
             break
-        folders = {name for one in some for name in folder_names(one.key)}
-        return hidden_fields(some[0].layout, folders, field_names(topic_log.store, some)).findings()
+        folders = {name for snapshot_object in objects for name in folder_names(snapshot_object.key)}
+        return hidden_fields(objects[0].layout, folders, field_names(topic_log.store, objects)).findings()
     return {}
 
 

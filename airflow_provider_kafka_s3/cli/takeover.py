@@ -88,15 +88,15 @@ def takeover(access: Access) -> Answer:
                     without_offset=arguments.without_offset,
                 )
             )
-    blocked = [found for one in decided for found in one.in_the_way]
+    blocked = [move for decision in decided for move in decision.in_the_way]
     if arguments.apply:
         # Objects in the way of any topic are an error before any offset is recorded.
-        for of_topic, one in sorted(zip(of_topics, decided, strict=True), key=lambda pair: not pair[1].in_the_way):
-            of_topic.take_over(one, layout)
+        for of_topic, decision in sorted(zip(of_topics, decided, strict=True), key=lambda pair: not pair[1].in_the_way):
+            of_topic.take_over(decision, layout)
     lines = [f"pipeline {pipeline}, consumer group {name}"]
-    for one in decided:
-        lines += _lines(one, applied=arguments.apply)
-    duplicates = [found for one in decided for found in one.duplicates]
+    for decision in decided:
+        lines += _lines(decision, applied=arguments.apply)
+    duplicates = [move for decision in decided for move in decision.duplicates]
     lines += _moves(
         access,
         blocked,
@@ -114,23 +114,23 @@ def takeover(access: Access) -> Answer:
         "pipeline": pipeline,
         "group": name,
         "applied": bool(arguments.apply),
-        "topics": [_data(one) for one in decided],
-        "move": [_move(access, found) for found in blocked],
-        "duplicates": [_move(access, found) for found in duplicates],
+        "topics": [_data(decision) for decision in decided],
+        "move": [_move(access, move) for move in blocked],
+        "duplicates": [_move(access, move) for move in duplicates],
     }
     return Answer(data, lines, FINDINGS if blocked else OK)
 
 
 def _converted(arguments: argparse.Namespace) -> Converted:
-    given: dict[str, Any] = {}
+    parameters: dict[str, Any] = {}
     if arguments.pipeline:
-        given["pipeline"] = arguments.pipeline
+        parameters["pipeline"] = arguments.pipeline
     if arguments.topic:
-        given["topics"] = arguments.topic
+        parameters["topics"] = arguments.topic
     if arguments.bucket:
-        given["bucket"] = arguments.bucket
+        parameters["bucket"] = arguments.bucket
     worker = None if arguments.worker_config is None else Path(arguments.worker_config)
-    converted = convert_connector(convert.connector_of(arguments), worker=worker, **given)
+    converted = convert_connector(convert.connector_of(arguments), worker=worker, **parameters)
     for note in converted.notes:
         if note.name == "transforms" and note.use == "warning":
             raise ConfigurationError(
@@ -162,9 +162,9 @@ def _moves(access: Access, found: Sequence[ToMove], what: str) -> Iterator[str]:
     yield what
     endpoint = access.s3_access[0].endpoint_url
     options = ("--endpoint-url", endpoint) if endpoint else ()
-    for one in found:
-        yield f"# {one.why}"
-        yield shlex.join(("aws", *options, "s3", "mv", access.store.url(one.key), access.store.url(one.move_to)))
+    for move in found:
+        yield f"# {move.why}"
+        yield shlex.join(("aws", *options, "s3", "mv", access.store.url(move.key), access.store.url(move.move_to)))
 
 
 def _move(access: Access, found: ToMove) -> dict[str, str]:
@@ -182,7 +182,7 @@ def _data(one: Takeover) -> dict[str, Any]:
                 "start": p.start,
                 "why": p.why,
                 "held": list(p.held),
-                "in_the_way": [found.key for found in p.in_the_way],
+                "in_the_way": [move.key for move in p.in_the_way],
             }
             for p in one.partitions
         ],

@@ -56,21 +56,21 @@ def _verify(access: Access, topic: TopicPipeline) -> tuple[dict[str, Any], str, 
         return {"status": "damaged", "error": error_json(e)}, f"{log.topic}: {e}", True
     if not isinstance(result, TopicResult) or result.verification is None:
         raise TypeError("a verification plans nothing")
-    found = result.verification
+    verified = result.verification
     report = {
         "status": result.status,
         "batches": [b.batch for b in result.batches],
-        "objects": found.objects,
-        "size": found.size,
-        "restored": list(found.restored),
-        "accepted": list(found.accepted),
-        "uncovered": found.uncovered.to_json(),
+        "objects": verified.objects,
+        "size": verified.size,
+        "restored": list(verified.restored),
+        "accepted": list(verified.accepted),
+        "uncovered": verified.uncovered.to_json(),
     }
-    restored = f", {count(len(found.restored), 'object')} written again" if found.restored else ""
-    accepted = f", {count(len(found.accepted), 'object')} accepted as lost" if found.accepted else ""
+    restored = f", {count(len(verified.restored), 'object')} written again" if verified.restored else ""
+    accepted = f", {count(len(verified.accepted), 'object')} accepted as lost" if verified.accepted else ""
     return (
         report,
-        f"{log.topic}: {count(found.objects, 'object')} intact, {size(found.size)} read{restored}{accepted}",
+        f"{log.topic}: {count(verified.objects, 'object')} intact, {size(verified.size)} read{restored}{accepted}",
         False,
     )
 
@@ -89,7 +89,7 @@ def _window(access: Access, topic: TopicPipeline) -> dict[int, tuple[int, int]] 
                 f"those of another generation"
             )
         offsets |= plan.claim
-    return {p: (found[0][0], found[-1][1]) for p, found in Offsets(dict(offsets.items())).items()}
+    return {p: (ranges[0][0], ranges[-1][1]) for p, ranges in Offsets(dict(offsets.items())).items()}
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:

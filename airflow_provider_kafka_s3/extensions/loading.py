@@ -61,21 +61,21 @@ def _class(import_path: str, base: type[Extension]) -> type[Extension]:
             process call anything else.
     """
     module, _, name = import_path.partition(":")
-    what = f"import_path={import_path!r}"
+    label = f"import_path={import_path!r}"
     try:
-        found: Any = import_module(module)
+        loaded: Any = import_module(module)
     except Exception as e:
         raise ConfigurationError(
-            f"{what} cannot be imported in {sys.executable} ({type(e).__name__}: {message_of(e)}); {_INSTALL}"
+            f"{label} cannot be imported in {sys.executable} ({type(e).__name__}: {message_of(e)}); {_INSTALL}"
         ) from e
     for part in name.split("."):
-        found = getattr(found, part, None)
-    if not (isinstance(found, type) and issubclass(found, base)):
+        loaded = getattr(loaded, part, None)
+    if not (isinstance(loaded, type) and issubclass(loaded, base)):
         raise ConfigurationError(
-            f"{what} is no class that derives from airflow_provider_kafka_s3.extensions.{base.__name__}; correct "
+            f"{label} is no class that derives from airflow_provider_kafka_s3.extensions.{base.__name__}; correct "
             f"import_path, or the class"
         )
-    return found
+    return loaded
 
 
 def _made(settings: config.CustomPartitioner | config.CustomFormat, base: type[Extension]) -> Extension:

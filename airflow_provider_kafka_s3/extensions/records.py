@@ -105,7 +105,7 @@ def records_of(batch: Batch) -> Iterator[Record]:
     nothing = [None] * count
     times, keys = columns.get("timestamp", nothing), columns.get("key", nothing)
     headers = columns.get("headers", nothing)
-    values = [[found.values[code] for code in found.codes.tolist()] for found in batch.fields.values()]
+    values = [[column.values[code] for code in column.codes.tolist()] for column in batch.fields.values()]
     fields: list[Mapping[str, FieldValue]] = [{}] * count
     if values:
         fields = [dict(zip(batch.fields, row, strict=True)) for row in zip(*values, strict=True)]

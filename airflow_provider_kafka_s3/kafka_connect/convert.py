@@ -117,20 +117,20 @@ def layout_of(parameters: Mapping[str, Any]) -> config.Layout:
 def _sink(name: str) -> Sink:
     if name in _SINKS:
         return _SINKS[name]
-    what = f" is {_OTHER_SINKS[name]}, which" if name in _OTHER_SINKS else ""
+    kind = f" is {_OTHER_SINKS[name]}, which" if name in _OTHER_SINKS else ""
     raise ConfigurationError(
-        f"connector.class={name!r}{what} is not converted: only {CONFLUENT.name} ({_CONFLUENT}) and {DEVIANTART.name} "
+        f"connector.class={name!r}{kind} is not converted: only {CONFLUENT.name} ({_CONFLUENT}) and {DEVIANTART.name} "
         f"({_DEVIANTART}) are. Write the operator by hand, as docs/operator.md describes"
     )
 
 
 def _converters_of(worker: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
     """The converters of a worker that the connector does not replace, with their settings."""
-    found: dict[str, str] = {}
+    converters: dict[str, str] = {}
     for name in ("key.converter", "value.converter"):
         if name not in settings:
-            found |= {key: text for key, text in worker.items() if key == name or key.startswith(f"{name}.")}
-    return found
+            converters |= {key: text for key, text in worker.items() if key == name or key.startswith(f"{name}.")}
+    return converters
 
 
 class _Conversion:

@@ -21,11 +21,11 @@ def _value_converter(reader: SettingsReader) -> config.Converter | None:
     why = (
         "the sink writes the texts of values, and a connector without its own converter has that of its worker. Add it"
     )
-    given = reader.required(name, why)
-    if given is not None and given not in (_STRING, "StringConverter"):
+    text = reader.required(name, why)
+    if text is not None and text not in (_STRING, "StringConverter"):
         reader.refuse(
             name,
-            f"{given!r} is refused: the sink writes what Java prints for its values, which is no format. Use {_STRING}",
+            f"{text!r} is refused: the sink writes what Java prints for its values, which is no format. Use {_STRING}",
         )
     if reader.text(f"{name}.encoding", "UTF-8").upper().replace("-", "") != "UTF8":
         reader.refuse(f"{name}.encoding", "texts are UTF-8")

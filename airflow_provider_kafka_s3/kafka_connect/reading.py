@@ -37,14 +37,13 @@ def read_config(given: ConnectConfig, what: str = "the configuration") -> dict[s
         except (OSError, UnicodeDecodeError) as e:
             reason = e.strerror if isinstance(e, OSError) else "it is not UTF-8"
             raise ConfigurationError(f"{what} {str(given)!r} cannot be read: {reason}") from None
-    if isinstance(given, str):
-        given = _parsed(given, what)
-    if not isinstance(given, Mapping):
+    settings = _parsed(given, what) if isinstance(given, str) else given
+    if not isinstance(settings, Mapping):
         raise ConfigurationError(f"{what} must be a mapping of settings, the text of a file or a pathlib.Path")
-    if isinstance(inner := given.get("config"), Mapping):
-        named = given.get("name")
-        given = inner if named is None else {"name": named, **inner}
-    return {name: _text(what, name, value) for name, value in given.items() if value is not None}
+    if isinstance(inner := settings.get("config"), Mapping):
+        named = settings.get("name")
+        settings = inner if named is None else {"name": named, **inner}
+    return {name: _text(what, name, value) for name, value in settings.items() if value is not None}
 
 
 def _parsed(text: str, what: str) -> Mapping[str, Any]:
@@ -54,11 +53,11 @@ def _parsed(text: str, what: str) -> Mapping[str, Any]:
             raise ConfigurationError(f"{what} is empty")
         return _properties(text, what)
     try:
-        found: Mapping[str, Any] = json.loads(text, object_pairs_hook=lambda pairs: _once(pairs, what))
+        parsed: Mapping[str, Any] = json.loads(text, object_pairs_hook=lambda pairs: _once(pairs, what))
     except json.JSONDecodeError as e:
         # The error itself would quote the text, which may hold secrets.
         raise ConfigurationError(f"{what} is not valid JSON: {e.msg}, line {e.lineno}, column {e.colno}") from None
-    return found
+    return parsed
 
 
 def _once(pairs: list[tuple[str, Any]], what: str) -> dict[str, Any]:
@@ -89,10 +88,10 @@ def _properties(text: str, what: str) -> dict[str, str]:
             continue
         while (len(line) - len(line.rstrip("\\"))) % 2:
             line = line[:-1] + next(lines, "").lstrip(" \t\f")
-        found = _PROPERTY.fullmatch(line)
-        if found is None or not found[1]:
+        match = _PROPERTY.fullmatch(line)
+        if match is None or not match[1]:
             raise ConfigurationError(f"{what} is neither JSON nor a Java properties file: a line has no name")
-        pairs.append((_unescaped(found[1]), _unescaped(found[2])))
+        pairs.append((_unescaped(match[1]), _unescaped(match[2])))
     return _once(pairs, what)
 
 

@@ -72,12 +72,12 @@ def _refused(name: str, here: str, parameter: str = "") -> Setting:
 def _others(classes: Iterable[ClassNames], own: Sequence[Setting]) -> tuple[Setting, ...]:
     """Settings of classes that have no words of their own."""
     names = {setting.name for setting in own}
-    found: dict[str, Setting] = {}
-    for one in classes:
-        for name in one.names:
+    others: dict[str, Setting] = {}
+    for class_names in classes:
+        for name in class_names.names:
             if name not in names:
-                found.setdefault(name, _none(name, one.here))
-    return tuple(found.values())
+                others.setdefault(name, _none(name, class_names.here))
+    return tuple(others.values())
 
 
 _EXTRA: Final = "in the extra of the AWS connection"
@@ -400,11 +400,11 @@ class Sink:
         """The known name that this one looks like a misspelling of, or is without its prefix; None if there is none."""
         prefix = next((prefix for prefix in _PREFIXES if name.startswith(prefix)), "")
         known = self.known_names
-        behind = {one.removeprefix(prefix): one for one in known if one.startswith(prefix)}
+        behind = {candidate.removeprefix(prefix): candidate for candidate in known if candidate.startswith(prefix)}
         near = difflib.get_close_matches(name.removeprefix(prefix)[:100].lower(), behind, n=1, cutoff=_TYPO)
         if near:
             return behind[near[0]]
-        return next((one for one in known if one in {before + name for before in _PREFIXES}), None)
+        return next((candidate for candidate in known if candidate in {before + name for before in _PREFIXES}), None)
 
     @property
     def known_names(self) -> tuple[str, ...]:

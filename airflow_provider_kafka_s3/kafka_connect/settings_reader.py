@@ -71,14 +71,14 @@ class SettingsReader:
 
     def _unknown(self, name: str) -> None:
         """Refuse a name that looks misspelt, or is one of another sink; Connect ignores others, which may be newer."""
-        what = f"is not a setting of {self.sink.name}"
+        flaw = f"is not a setting of {self.sink.name}"
         if near := self.sink.misspelt(name):
-            self.refuse(name, f"{what}; did you mean {near!r}?")
+            self.refuse(name, f"{flaw}; did you mean {near!r}?")
         elif any(sink.find(name) for sink in (CONFLUENT, DEVIANTART)):
             near = nearest(name, self.sink.known_names)
-            self.refuse(name, f"{what}; " + (f"did you mean {near!r}?" if near else "remove it"))
+            self.refuse(name, f"{flaw}; " + (f"did you mean {near!r}?" if near else "remove it"))
         else:
-            self.note(name, f"{what} that is known, and looks like none: Connect ignores such settings", use="warning")
+            self.note(name, f"{flaw} that is known, and looks like none: Connect ignores such settings", use="warning")
 
     def refuse(self, name: str, reason: str) -> None:
         """Collect what is wrong with a setting, and what to do."""

@@ -105,21 +105,21 @@ def aws_connection(reader: SettingsReader) -> dict[str, Any]:
 def kafka_connection(reader: SettingsReader) -> dict[str, Any]:
     """What is known of the Kafka connection."""
     names = ("bootstrap.servers", "security.protocol")
-    found = {name: reader.text(f"consumer.override.{name}") for name in names}
-    return {"conn_type": "kafka", "extra": {name: text for name, text in found.items() if text}}
+    overrides = {name: reader.text(f"consumer.override.{name}") for name in names}
+    return {"conn_type": "kafka", "extra": {name: text for name, text in overrides.items() if text}}
 
 
 def registry_connection(reader: SettingsReader, parts: Iterable[str]) -> dict[str, Any]:
     """What is known of the connection of the schema registry of these converters, ``key`` and ``value``."""
-    found: dict[str, Any] = {}
+    connection: dict[str, Any] = {}
     for part in parts:
         name = f"{part}.converter.schema.registry.url"
         if urls := [_public_url(url) for url in reader.names(name)]:
-            one = {"host": urls[0], **({"extra": {"urls": urls[1:]}} if urls[1:] else {})}
-            if found and one != found:
+            of_part = {"host": urls[0], **({"extra": {"urls": urls[1:]}} if urls[1:] else {})}
+            if connection and of_part != connection:
                 reader.refuse(name, "keys and values have different registries; use one for both")
-            found = one
-    return {"conn_type": "http", **found}
+            connection = of_part
+    return {"conn_type": "http", **connection}
 
 
 def _public_url(url: str) -> str:

@@ -51,13 +51,13 @@ class CheckedPartitioner:
             ConfigurationError: its result is none, or has paths that are not safe.
         """
         with calling(self._class, batch):
-            found: object = self._partitioner.encode(shown(batch, self._partitioner))
-        if not isinstance(found, Encoded):
-            self._refuse(batch, f"returned {type(found).__name__}; return an Encoded")
+            encoded: object = self._partitioner.encode(shown(batch, self._partitioner))
+        if not isinstance(encoded, Encoded):
+            self._refuse(batch, f"returned {type(encoded).__name__}; return an Encoded")
         with calling(self._class, batch):
-            codes = np.asarray(found.codes)
-            refused = {int(row): reason for row, reason in found.refused.items()}
-        paths: object = found.paths
+            codes = np.asarray(encoded.codes)
+            refused = {int(row): reason for row, reason in encoded.refused.items()}
+        paths: object = encoded.paths
         count = batch.records.num_rows
         wrong = codes.ndim != 1 or codes.dtype.kind not in "iu" or len(codes) != count
         if wrong:

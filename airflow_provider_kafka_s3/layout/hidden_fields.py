@@ -34,24 +34,24 @@ class HiddenFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def findings(self) -> dict[str, str]:
         """What engines do with the fields, each with what avoids it; empty if all are shown."""
-        found = {}
+        remedies = {}
         if self.behind_folders:
-            what = (
+            flaw = (
                 f"folders have the names of the fields {few(self.behind_folders)}: DuckDB, Spark, Hive, Athena and "
                 f"Trino show the value of the folder in place of the field"
             )
-            found[what] = (
+            remedies[flaw] = (
                 "use a partitioner whose folders have other names, such as a TimePattern with "
                 "path_format=\"'landed_year'=YYYY\"; or read without folders (hive_partitioning = false of DuckDB), or "
                 "by spark_frame of this package"
             )
         if self.alike:
-            what = (
+            flaw = (
                 f"the names of the fields {few(self.alike)} differ in case only: Spark refuses the objects, and Hive, "
                 f"Athena and Trino show one of these fields, or fail"
             )
-            found[what] = "rename one of them before Kafka, or set spark.sql.caseSensitive to true where Spark reads"
-        return found
+            remedies[flaw] = "rename one of them before Kafka, or set spark.sql.caseSensitive to true where Spark reads"
+        return remedies
 
 
 def hidden_fields(layout: Layout, folders: Iterable[str], fields: Iterable[str]) -> HiddenFields:

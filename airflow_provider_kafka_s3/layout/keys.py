@@ -312,8 +312,8 @@ def chunk_markers_prefix(topics_dir: str, topic: str) -> str:
 def chunk_marker_partition(topics_dir: str, topic: str, key: str) -> int | None:
     """The Kafka partition of a marker file of a topic; None if the key is no such file."""
     name = key.removeprefix(chunk_markers_prefix(topics_dir, topic))
-    found = re.fullmatch(r"([0-9]{5}|[1-9][0-9]{5,9})\.txt", name)
-    return int(found[1]) if found is not None and key != name else None
+    match = re.fullmatch(r"([0-9]{5}|[1-9][0-9]{5,9})\.txt", name)
+    return int(match[1]) if match is not None and key != name else None
 
 
 def is_hidden(layout: Layout, topic: str) -> bool:
@@ -328,20 +328,20 @@ def hidden_names(layout: Layout, topic: str) -> dict[str, str]:
     read by Spark. The folders of partitioners of other packages are not known.
     """
     folder = data_prefix(layout, topic).removesuffix(layout.naming.directory_delim)
-    found = {}
+    remedies = {}
     if (topic if shares_folder(layout) else folder.rpartition("/")[2]).startswith(_HIDDEN):
         remedy = "set naming={'topic_prefix': 'topic='}, which 'deviantart' does not have"
-        found[f"{data_prefix(layout, topic)}…"] = remedy
+        remedies[f"{data_prefix(layout, topic)}…"] = remedy
     for name in layout.field_names:
         if name.startswith(_HIDDEN):
-            found[f"{folder}/{name}=…"] = (
+            remedies[f"{folder}/{name}=…"] = (
                 "use a partitioner without this field, or rename it before Kafka: add.fields.prefix and "
                 "add.headers.prefix are those of Debezium's transformation"
             )
     for link in layout.partitioners:
         if isinstance(link, TimePattern):
             parts = link.path_format.split(layout.naming.directory_delim)
-            found |= {
+            remedies |= {
                 f"{folder}/{part}": "let the folders of path_format begin with other characters"
                 for part in parts
                 if part.lstrip("'").startswith(_HIDDEN)
@@ -350,10 +350,10 @@ def hidden_names(layout: Layout, topic: str) -> dict[str, str]:
         else:
             has_bare = shares_folder(layout)
         if has_bare and layout.on_bad_timestamp.startswith(_HIDDEN):
-            found[f"{folder}/{layout.on_bad_timestamp}/…"] = (
+            remedies[f"{folder}/{layout.on_bad_timestamp}/…"] = (
                 "set on_bad_timestamp to a name that begins with another character, or folders name=value"
             )
-    return found
+    return remedies
 
 
 def topic_of_folder(folder: str) -> str:
@@ -380,10 +380,10 @@ def data_key_parser(layout: Layout, topic: str) -> Callable[[str], tuple[int, in
 
     def parse(key: str) -> tuple[int, int, int] | None:
         ending = dead if key.startswith(dead_prefix) else data
-        found = ending.search(key) if key.startswith(prefix) else None
-        if found is None or not _is_in_own_folders(layout, topic, key, found):
+        match = ending.search(key) if key.startswith(prefix) else None
+        if match is None or not _is_in_own_folders(layout, topic, key, match):
             return None
-        return int(found["partition"]), int(found["offset"]), int(found["generation"] or 0)
+        return int(match["partition"]), int(match["offset"]), int(match["generation"] or 0)
 
     return parse
 
@@ -414,12 +414,12 @@ def named_object_parser(layout: Layout, topic: str) -> Callable[[str], NamedObje
     dead_prefix = dead_letters_prefix(layout, topic)
 
     def parse(key: str) -> NamedObject | None:
-        found = pattern.search(key) if key.startswith(prefix) and not key.startswith(dead_prefix) else None
-        if found is None or not _is_in_own_folders(layout, topic, key, found):
+        match = pattern.search(key) if key.startswith(prefix) and not key.startswith(dead_prefix) else None
+        if match is None or not _is_in_own_folders(layout, topic, key, match):
             return None
-        generation = int(found["generation"] or 0)
-        folders = key[: found.start()].removeprefix(_folders_prefix(layout, topic, generation))
-        return NamedObject(folders, int(found["partition"]), int(found["offset"]), found["ending"], generation)
+        generation = int(match["generation"] or 0)
+        folders = key[: match.start()].removeprefix(_folders_prefix(layout, topic, generation))
+        return NamedObject(folders, int(match["partition"]), int(match["offset"]), match["ending"], generation)
 
     return parse
 
@@ -429,9 +429,9 @@ def encoded_partition_parser(layout: Layout, topic: str) -> Callable[[str], str]
     end = _end_of_key(layout, topic, layout.format.object_extension)
 
     def parse(key: str) -> str:
-        found = end.search(key)
-        assert found is not None, "it is the key of an object of values"
-        return key[: found.start()].removeprefix(_folders_prefix(layout, topic, int(found["generation"] or 0)))
+        match = end.search(key)
+        assert match is not None, "it is the key of an object of values"
+        return key[: match.start()].removeprefix(_folders_prefix(layout, topic, int(match["generation"] or 0)))
 
     return parse
 

@@ -102,7 +102,7 @@ def make_partitioner(layout: config.Layout) -> RecordPartitioner:
         ConfigurationError: the pattern is empty or cannot be compiled, or the time zone is unknown.
     """
     links = [_make(layout, settings, alone=_is_alone(layout)) for settings in layout.partitioners]
-    made = [partitioner for some in links for partitioner in some]
+    made = [partitioner for link in links for partitioner in link]
     return made[0] if len(made) == 1 else ChainPartitioner(made, layout.naming.directory_delim)
 
 
@@ -217,11 +217,11 @@ def _of_values(values: FieldValues, folder: Callable[[FieldValue], str | Unusabl
     of_value, reasons = np.full(len(used), REFUSED, np.intp), dict[int, str]()
     for i, value in enumerate(used.tolist()):
         # Several values may have the same folder, such as texts that differ in case.
-        found = folder(values.values[value])
-        if isinstance(found, Unusable):
-            reasons[i] = f"{what} {found.reason}"
+        path = folder(values.values[value])
+        if isinstance(path, Unusable):
+            reasons[i] = f"{what} {path.reason}"
         else:
-            of_value[i] = codes.setdefault(found, len(codes))
+            of_value[i] = codes.setdefault(path, len(codes))
     refused = {}
     if reasons:
         rows = np.flatnonzero(of_value[of_record] == REFUSED)
@@ -368,11 +368,11 @@ class TimePartitioner:
             case config.FieldTime(name=name, unit=unit):
                 values = batch.fields[name]
                 used, of_record = _used(values.codes, len(values.values))
-                found = [milliseconds(values.values[code], unit) for code in used.tolist()]
-                times = np.array([NO_TIME if isinstance(time, Unusable) else time for time in found], np.int64)
+                parsed = [milliseconds(values.values[code], unit) for code in used.tolist()]
+                times = np.array([NO_TIME if isinstance(time, Unusable) else time for time in parsed], np.int64)
 
                 def reason(row: int) -> str:
-                    time = found[int(of_record[row])]
+                    time = parsed[int(of_record[row])]
                     why = time.reason if isinstance(time, Unusable) else "is a time outside the years 1 to 9999"
                     return f"field {name!r} {why}, so the record has no time partition"
 
@@ -395,19 +395,19 @@ class TimePartitioner:
         """The records whose times are valid; the others are refused."""
         codes, paths = np.full(len(times), REFUSED, np.intp), list[str]()
         if not bad.all():
-            some = self._encode_many(times[~bad])
-            codes[~bad], paths = some.codes, some.paths
+            encoded = self._encode_many(times[~bad])
+            codes[~bad], paths = encoded.codes, encoded.paths
         reasons = {row: reason(row) for row in np.flatnonzero(bad).tolist()}
         return Encoded(codes, paths, reasons, np.where(bad, NO_TIME, times))
 
     def _encode_around(self, times: Int64Array, bad: npt.NDArray[np.bool_], untimely: str) -> Encoded:
         good = ~bad
         known = self._encode_many(times[good]) if good.any() else Encoded(np.zeros(0, np.intp), [])
-        some, paths = known.codes, known.paths
+        known_codes, paths = known.codes, known.paths
         # A pattern without letters has one path for all.
         paths = paths if untimely in paths else [*paths, untimely]
         codes = np.full(len(times), paths.index(untimely), np.intp)
-        codes[good] = some
+        codes[good] = known_codes
         return Encoded(codes, paths, times=np.where(bad, NO_TIME, times))
 
     def _encode_many(self, times: Int64Array) -> Encoded:
@@ -483,8 +483,8 @@ class TimePartitioner:
         changes = [(start, self._offset(start))]
         # No zone ever changed its clocks twice within six days, so equal ends mean no change.
         if changes[0][1] != self._offset(last):
-            at = bisect_left(range(start, last), True, key=lambda time: self._offset(time) != changes[0][1]) + start
-            changes.append((at, self._offset(at)))
+            change = bisect_left(range(start, last), True, key=lambda time: self._offset(time) != changes[0][1]) + start
+            changes.append((change, self._offset(change)))
         return changes
 
     def _offset(self, time: int) -> int:
@@ -495,13 +495,13 @@ class TimePartitioner:
     def _unusable(batch: Batch, row: int) -> RecordError:
         records, topic, partition = batch.records, batch.topic, batch.partition
         time, offset = records.column("timestamp")[row].as_py(), records.column("offset")[row].as_py()
-        what = (
+        cause = (
             "the record has no timestamp"
             if time == NO_TIMESTAMP
             else f"the record's timestamp {time} (milliseconds since 1970) is outside the years 1 to 9999"
         )
         return RecordError(
-            f"topic {topic!r}, partition {partition}, offset {offset}: {what}, so it has no time partition. Give such "
+            f"topic {topic!r}, partition {partition}, offset {offset}: {cause}, so it has no time partition. Give such "
             f"records one of their own (on_bad_timestamp='__HIVE_DEFAULT_PARTITION__'), or use "
             f"partitioner='partition', since timestamps in milliseconds (or the topic's "
             f"message.timestamp.type=LogAppendTime) help later records only"

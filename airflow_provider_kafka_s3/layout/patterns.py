@@ -305,16 +305,16 @@ def _literal(text: str, position: int) -> tuple[str, int]:
     if text.startswith("''", position):
         return "'", position + 2
     literal = []
-    at = position + 1
-    while at < len(text):
-        if text[at] != "'":
-            literal.append(text[at])
-            at += 1
-        elif text.startswith("''", at):
+    index = position + 1
+    while index < len(text):
+        if text[index] != "'":
+            literal.append(text[index])
+            index += 1
+        elif text.startswith("''", index):
             literal.append("'")
-            at += 2
+            index += 2
         else:
-            return "".join(literal), at + 1
+            return "".join(literal), index + 1
     raise ConfigurationError(
         f"path_format pattern {text!r}: the quote at character {position + 1} is not closed; put text between single "
         f"quotes, such as 'year'=YYYY"

@@ -201,7 +201,7 @@ class Splitter:
         self._times.look_at(encoded, codes, [path for path, _ in streams], tombstones)
         start = fits = 0
         while start < len(offsets):
-            stop = int(refused[at]) if (at := int(np.searchsorted(refused, start))) < len(refused) else len(offsets)
+            stop = int(refused[i]) if (i := int(np.searchsorted(refused, start))) < len(refused) else len(offsets)
             if stop == start:
                 yield LeaveOut(start, encoded.refused[start], self._correct_path)
                 start += 1
@@ -248,11 +248,11 @@ class Splitter:
         rows = np.arange(records.num_rows) if tombstones is None else np.flatnonzero(~tombstones)
         encoded = Encoded(np.zeros(0, np.intp), [])
         if len(rows):
-            some, of_some = records, fields
+            valued, of_valued = records, fields
             if len(rows) < records.num_rows:
-                some = records.take(int64_array(rows))
-                of_some = {name: values.take(rows) for name, values in fields.items()}
-            encoded = self._partitioner.encode(Batch(some, self._topic, self.partition, of_some))
+                valued = records.take(int64_array(rows))
+                of_valued = {name: values.take(rows) for name, values in fields.items()}
+            encoded = self._partitioner.encode(Batch(valued, self._topic, self.partition, of_valued))
         paths = encoded.paths
         if self._writes_tombstones and TOMBSTONE_FOLDER in paths:
             raise ConfigurationError(
@@ -324,9 +324,9 @@ class Splitter:
             for code, rows in _groups(codes, start, low):
                 current = self._open.get(streams[code])
                 ends = np.cumsum(sizes[_indices(rows)])
-                at = int(np.searchsorted(ends, limit - (0 if current is None else current.size)))
-                if at < len(ends):
-                    full = min(full, (rows.start + at if isinstance(rows, slice) else int(rows.indices[at])) + 1)
+                index = int(np.searchsorted(ends, limit - (0 if current is None else current.size)))
+                if index < len(ends):
+                    full = min(full, (rows.start + index if isinstance(rows, slice) else int(rows.indices[index])) + 1)
             if full < low:
                 return full
             size *= 4  # windows grow, since rows behind such a row are looked at again
@@ -372,10 +372,10 @@ class Splitter:
             # The row that brings the object to max_bytes is its last one.
             last = int(np.searchsorted(ends, self._layout.rotation.max_bytes - current.size + written))
             stop = min(last + 1, len(offsets))
-            some = _sub(rows, start, stop)
-            yield Append(current.object, some, offsets[start:stop])
+            piece = _sub(rows, start, stop)
+            yield Append(current.object, piece, offsets[start:stop])
             current.size += int(ends[stop - 1]) - written
-            current.last_row = self._rows + _last(some)
+            current.last_row = self._rows + _last(piece)
             start, written = stop, int(ends[stop - 1])
             if last < len(offsets):
                 yield self._close(stream)
@@ -437,14 +437,14 @@ def _groups(codes: Codes, start: int, stop: int) -> Iterator[tuple[int, slice | 
     # NumPy sorts numbers of 16 bits ten times faster.
     small = part.astype(np.int16) if largest <= np.iinfo(np.int16).max else part
     order = np.argsort(small, kind="stable")
-    found = part[order]
-    starts = np.concatenate(([0], np.flatnonzero(found[1:] != found[:-1]) + 1))
+    grouped = part[order]
+    starts = np.concatenate(([0], np.flatnonzero(grouped[1:] != grouped[:-1]) + 1))
     stops = np.append(starts[1:], len(part))
     first = order[starts]
     order += start
     by_first_row = np.argsort(first)
-    found, starts, stops = found[starts[by_first_row]], starts[by_first_row], stops[by_first_row]
-    for code, low, high in zip(found.tolist(), starts.tolist(), stops.tolist(), strict=True):
+    grouped, starts, stops = grouped[starts[by_first_row]], starts[by_first_row], stops[by_first_row]
+    for code, low, high in zip(grouped.tolist(), starts.tolist(), stops.tolist(), strict=True):
         yield code, Scattered(order, low, high)
 
 

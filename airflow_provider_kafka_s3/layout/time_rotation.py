@@ -113,11 +113,11 @@ class TimeRotation:
 
     def _first_change(self, start: int, stop: int) -> int:
         """The first row whose encoded partition is not that of the record before it."""
-        at = int(np.searchsorted(self._moving, start))
-        if at == len(self._moving):
+        index = int(np.searchsorted(self._moving, start))
+        if index == len(self._moving):
             return stop
-        first = int(self._moving[at])
-        if self._path is None or self._names[self._places[at]] == self._path:
+        first = int(self._moving[index])
+        if self._path is None or self._names[self._places[index]] == self._path:
             after = int(np.searchsorted(self._changes, first, side="right"))
             first = int(self._changes[after]) if after < len(self._changes) else stop
         return min(first, stop)

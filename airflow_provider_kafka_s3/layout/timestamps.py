@@ -96,10 +96,10 @@ def _fraction(text: str, unit: TimeUnit) -> int | Unusable:
 
 
 def _iso(text: str) -> int | Unusable:
-    found = _ISO.fullmatch(text)
-    if found is None:
+    match = _ISO.fullmatch(text)
+    if match is None:
         return _NO_TIME
-    part = {name: int(digits) for name, digits in found.groupdict().items() if digits and name not in _TEXTS}
+    part = {name: int(digits) for name, digits in match.groupdict().items() if digits and name not in _TEXTS}
     try:
         if "week" in part:
             day = date.fromisocalendar(part["year"], part["week"], part.get("weekday", 1))
@@ -114,10 +114,10 @@ def _iso(text: str) -> int | Unusable:
     except (ValueError, OverflowError):
         return _NO_TIME
     smallest = _SECOND_MS if "second" in part else 60 * _SECOND_MS if "minute" in part else 3_600 * _SECOND_MS
-    digits = found["fraction"] or "0"
+    digits = match["fraction"] or "0"
     fraction: int = int(digits) * smallest // 10 ** len(digits)
     since_epoch: int = (local - _EPOCH) // _MS
-    return since_epoch + fraction - _offset(found["zone"])
+    return since_epoch + fraction - _offset(match["zone"])
 
 
 _TEXTS: Final = frozenset({"fraction", "zone"})

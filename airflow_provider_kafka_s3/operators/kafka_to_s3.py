@@ -414,8 +414,8 @@ class KafkaToS3Operator(SparkSubmitOperator):
             self.log.info("topic %s: %s", topic, xcom.summary([result]))
         links.push(self.link_urls, context, marker_url=links.marker_url(run, unsure=bool(landed.errors)))
         if landed.errors:
-            found = xcom.to_xcom(landed.results, resolved)
-            links.push(self.link_urls, context, manifest_url=links.manifest_url(run, found))
+            xcom_value = xcom.to_xcom(landed.results, resolved)
+            links.push(self.link_urls, context, manifest_url=links.manifest_url(run, xcom_value))
             message, terminal, cause = xcom.failure(landed.errors, landed.results)
             error = task_error(self.log, message, terminal=terminal, cause=cause)
             raise error from error.__cause__

@@ -140,9 +140,9 @@ class S3ToKafkaOperator(BaseOperator):
         for name in ("bucket", "topic", "pipeline", "target"):
             parameters.require_text(name, getattr(self, name))
         require_type("on_empty", on_empty, Literal["fail", "skip"])
-        for name, given in (("without", without), ("folders", folders)):
-            if isinstance(given, str):
-                raise ConfigurationError(f"{name}={given!r} must be a list, such as [{given!r}]")
+        for name, argument in (("without", without), ("folders", folders)):
+            if isinstance(argument, str):
+                raise ConfigurationError(f"{name}={argument!r} must be a list, such as [{argument!r}]")
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Send all records that this replay has not sent yet."""

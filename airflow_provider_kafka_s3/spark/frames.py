@@ -93,8 +93,8 @@ def record_frame(spark: SparkSession, tasks: ReadTasks, options: Mapping[Isolati
         ConfigurationError: an offset is too large to share a number with its partition.
     """
     packing = RecordPacking(tasks.plans)
-    given = {isolation: {**of_level, **packing.source_options} for isolation, of_level in options.items()}
-    return slice_frame(spark, tasks, given, packing.pieces, packing.columns)
+    source_options = {isolation: {**of_level, **packing.source_options} for isolation, of_level in options.items()}
+    return slice_frame(spark, tasks, source_options, packing.pieces, packing.columns)
 
 
 def slice_frame(
@@ -119,10 +119,10 @@ def slice_frame(
     def frame(rank: Rank) -> DataFrame:
         # Missing records have to be an error: a task never reads fewer than the plan has.
         source_options = {**options[rank.isolation], **rank.options(), "failOnDataLoss": "true"}
-        found = spark.read.format("kafka").options(**source_options).load()
+        records = spark.read.format("kafka").options(**source_options).load()
         for step in columns:
-            found = found.selectExpr(*step)
-        return found
+            records = records.selectExpr(*step)
+        return records
 
     def in_tasks(slices: Iterable[tuple[Plan, Slice]], number: int) -> DataFrame:
         return _union([*map(frame, slice_ranks(slices))]).coalesce(number)

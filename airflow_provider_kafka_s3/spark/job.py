@@ -117,13 +117,13 @@ class Job:
         log.info("looking up the plans of %s in the bucket, and in Kafka", count(len(self._spec.plans), "topic"))
         outcomes: dict[str, TopicOutcome] = {}
         topics: list[_Topic] = []
-        for ref, found in zip(
+        for ref, prepared in zip(
             self._spec.plans, in_threads(self._prepare, self._spec.plans, threads=_TOPIC_THREADS), strict=True
         ):
-            if isinstance(found, TopicOutcome):
-                outcomes[ref.topic] = found
+            if isinstance(prepared, TopicOutcome):
+                outcomes[ref.topic] = prepared
             else:
-                topics.append(found)
+                topics.append(prepared)
         log.info("%s to be read, %d without a read", count(len(topics), "topic"), len(outcomes))
         if topics:
             # Spark 4.2 checks the version of pandas although the job does not use pandas.
@@ -141,7 +141,7 @@ class Job:
 
     def _prepare(self, ref: PlanRef) -> _Topic | TopicOutcome:
         """The plan to execute, or the outcome of a topic that has already ended."""
-        found: list[_Topic] = []
+        prepared: list[_Topic] = []
 
         def look() -> None:
             pipeline = open_topic(
@@ -165,10 +165,10 @@ class Job:
                     f"it completes resets"
                 )
             require_topic_id(self._source, topic_log, topic_id_of(committer.log, plan))
-            found.append(_Topic(plan, pipeline, self._spec.dead_letter_limit(ref)))
+            prepared.append(_Topic(plan, pipeline, self._spec.dead_letter_limit(ref)))
 
         outcome = _outcome(ref.topic, look)
-        return found[0] if found else outcome
+        return prepared[0] if prepared else outcome
 
     # -- the action ---------------------------------------------------------------------------------------------------
 
@@ -185,11 +185,11 @@ class Job:
             return {t.plan.topic: _outcome(t.plan.topic, functools.partial(self._fail, t, error)) for t in topics}
 
         def settle(index: int) -> TopicOutcome:
-            topic, found = topics[index], results[index]
-            if isinstance(found, KafkaS3Error):
+            topic, result = topics[index], results[index]
+            if isinstance(result, KafkaS3Error):
                 # Only this process has the ids of the topic's uploads.
                 self._store.abort_uploads(uploads_of(index, rows))
-            return _outcome(topic.plan.topic, lambda: self._settle(topic, found))
+            return _outcome(topic.plan.topic, lambda: self._settle(topic, result))
 
         outcomes = in_threads(settle, range(len(topics)), threads=_TOPIC_THREADS)
         return {outcome.topic: outcome for outcome in outcomes}
@@ -241,17 +241,17 @@ class Job:
 
     def _unread(self, plan: Plan, s: Slice) -> KafkaS3Error | None:
         """Why a slice of which Spark has returned nothing is not to be taken for empty; None: it is empty."""
-        what = f"topic {plan.topic!r}: Spark has returned no record of partition {s.partition}, [{s.start}, {s.end})"
+        problem = f"topic {plan.topic!r}: Spark has returned no record of partition {s.partition}, [{s.start}, {s.end})"
         try:
-            found = self._source.read(plan.topic, s.partition, s.start, s.end, plan.isolation)
-            if not any(batch.num_rows for batch in found):
+            batches = self._source.read(plan.topic, s.partition, s.start, s.end, plan.isolation)
+            if not any(batch.num_rows for batch in batches):
                 return None
         except DataLossError as e:
             # Another read meets it, and then on_data_loss decides.
-            return SparkJobError(f"{what}, and now they are gone from Kafka. Nothing was decided; try again. {e}")
+            return SparkJobError(f"{problem}, and now they are gone from Kafka. Nothing was decided; try again. {e}")
         except KafkaS3Error as e:
             return e
-        return SparkJobError(f"{what}, and Kafka has some. Nothing was decided; try again")
+        return SparkJobError(f"{problem}, and Kafka has some. Nothing was decided; try again")
 
     # -- after the action ---------------------------------------------------------------------------------------------
 
@@ -312,15 +312,15 @@ class Job:
                 f"topic {plan.topic!r}: Spark could not read all offsets of batch {plan.batch}, yet Kafka has them "
                 f"now. Nothing was decided; try again. Spark's error: {error}"
             )
-        what = f"offsets are gone from Kafka: topic {plan.topic!r}, {gone} of batch {plan.batch}"
+        loss = f"offsets are gone from Kafka: topic {plan.topic!r}, {gone} of batch {plan.batch}"
         if self._spec.on_data_loss == "fail":
             raise DataLossError(
-                f"{what} (retention, deletion of records, or a truncated log). Nothing was decided. "
+                f"{loss} (retention, deletion of records, or a truncated log). Nothing was decided. "
                 f"{topic.committer.log.remedies.skip_gap(plan.batch)}"
             )
-        log.warning("%s; the batch is abandoned and the rest of it planned again (on_data_loss='skip')", what)
+        log.warning("%s; the batch is abandoned and the rest of it planned again (on_data_loss='skip')", loss)
         decision = topic.committer.abandon(
-            plan, release="debt", reason=what, operator="on_data_loss=skip", run=self._spec.run
+            plan, release="debt", reason=loss, operator="on_data_loss=skip", run=self._spec.run
         )
         topic.committer.carry_out(plan, decision)
 
@@ -365,17 +365,17 @@ def _session(connecting: threading.Thread, *, offsets: int) -> SparkSession:
     from pyspark.sql import SparkSession
 
     conf = SparkConf()
-    given = dict(conf.getAll())
-    master = given.get("spark.master", "")
-    wanted = {**start_conf(master, offsets=offsets, installed=_is_installed()), **with_job_conf(given)}
-    ours = {name: value for name, value in wanted.items() if given.get(name) != value}
+    settings = dict(conf.getAll())
+    master = settings.get("spark.master", "")
+    wanted = {**start_conf(master, offsets=offsets, installed=_is_installed()), **with_job_conf(settings)}
+    ours = {name: value for name, value in wanted.items() if settings.get(name) != value}
     log.info("starting Spark at master %s", master)
     leave_out_pandas()
     began = time.monotonic()
     with registration(SparkContext._gateway, master):
         context = SparkContext.getOrCreate(conf.setAll(list(ours.items())))
-        if APPLICATION_FILE in given:
-            Path(given[APPLICATION_FILE]).write_text(context.applicationId)
+        if APPLICATION_FILE in settings:
+            Path(settings[APPLICATION_FILE]).write_text(context.applicationId)
         log.info("Spark %s is up after %.1f s: application %s", context.version, _since(began), context.applicationId)
         builder = SparkSession.builder
         for name, value in ours.items():

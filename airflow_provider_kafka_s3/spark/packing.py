@@ -148,17 +148,17 @@ class RecordPacking:
             SparkJobError: a row is of none of the slices.
         """
         positions = int64_values(batch.column("position"))
-        at = np.searchsorted(slices.starts, positions, side="right") - 1
-        if (wrong := np.flatnonzero((at < 0) | (positions > slices.lasts[at]))).size:
+        indices = np.searchsorted(slices.starts, positions, side="right") - 1
+        if (wrong := np.flatnonzero((indices < 0) | (positions > slices.lasts[indices]))).size:
             position = int(positions[wrong[0]])
             partition, offset = position >> self._shift, position & ((1 << self._shift) - 1)
             raise SparkJobError(
                 f"partition {partition} offset {offset} is in none of the slices that the task may "
                 f"read. Nothing was decided; try again"
             )
-        edges = [0, *(np.flatnonzero(at[1:] != at[:-1]) + 1).tolist(), len(at)]
+        edges = [0, *(np.flatnonzero(indices[1:] != indices[:-1]) + 1).tolist(), len(indices)]
         for low, high in itertools.pairwise(edges):
-            yield slices.slices[at[low]], batch.slice(low, high - low)
+            yield slices.slices[indices[low]], batch.slice(low, high - low)
 
     def records(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Unpack batches of :data:`~airflow_provider_kafka_s3.arrays.RECORD_SCHEMA`, or of whole records.

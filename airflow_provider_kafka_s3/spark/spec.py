@@ -206,9 +206,9 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 def _write(descriptor: int, body: bytes) -> None:
     # The driver may end before it has read all.
     with contextlib.suppress(BrokenPipeError), open(descriptor, "wb", buffering=0) as file:
-        rest = memoryview(body)
-        while rest:
-            rest = rest[file.write(rest) :]
+        unwritten = memoryview(body)
+        while unwritten:
+            unwritten = unwritten[file.write(unwritten) :]
 
 
 class _OtherPlan(msgspec.Struct):

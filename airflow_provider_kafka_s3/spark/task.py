@@ -48,7 +48,7 @@ __all__ = ["SliceTask"]
 
 _ROWS_PER_BATCH: Final = 1_000
 
-_AT_ONCE: Final = 8
+_SLICES_AT_ONCE: Final = 8
 """Slices of few bytes that a task writes at the same time."""
 
 _FEW_BYTES: Final = 256 * 1024
@@ -120,7 +120,7 @@ class SliceTask:
         self._written = written
 
     def __repr__(self) -> str:
-        return f"SliceTask({[(one.topic, one.batch) for one in self._plans]}, bucket={self._bucket!r})"
+        return f"SliceTask({[(planned.topic, planned.batch) for planned in self._plans]}, bucket={self._bucket!r})"
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write a slice, a group of slices that share objects, or small slices one after another.
@@ -137,13 +137,13 @@ class SliceTask:
         Raises:
             TransientError: a retry may help.
         """
-        some = (batch for batch in batches if batch.num_rows)
-        first = next(some, None)
+        nonempty = (batch for batch in batches if batch.num_rows)
+        first = next(nonempty, None)
         attempt = uuid.uuid4().hex
         if first is None:
             rows = [Row(-1, -1, attempt, "empty")]
         else:
-            rows = self._write(first, itertools.chain([first], some), attempt)
+            rows = self._write(first, itertools.chain([first], nonempty), attempt)
         rows[-1] = msgspec.structs.replace(rows[-1], python=python_of_worker())
         forget_zip_importers()
         exempt_from_collections()
@@ -168,29 +168,29 @@ class SliceTask:
         rows: list[Row] = []
         waiting: list[Future[list[Row]]] = []
         self._store()  # threads would make a client each
-        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="slice") as pool:
+        with ThreadPoolExecutor(_SLICES_AT_ONCE, thread_name_prefix="slice") as pool:
             try:
                 for (topic, number), of_slice in itertools.groupby(self._runs(batches), key=lambda run: run[:2]):
-                    for one in waiting:
-                        if one.done():
-                            one.result()  # an error ends the task before others are read
+                    for future in waiting:
+                        if future.done():
+                            future.result()  # an error ends the task before others are read
                     slice_, *others = self._plans[topic].plan.group_of(number)
                     if others:
                         raise SparkJobError(f"slice {number} of {self!r} was read apart from its group. Try again")
                     records = (batch for _, _, batch in of_slice)
                     held, is_whole = _held(records)
                     if is_whole and self._is_written_aside(topic):
-                        if len(running := [one for one in waiting if not one.done()]) >= _AT_ONCE:
+                        if len(running := [future for future in waiting if not future.done()]) >= _SLICES_AT_ONCE:
                             wait(running, return_when=FIRST_COMPLETED)
                         copied = [batch.take(int64_array(np.arange(batch.num_rows))) for batch in held]
                         waiting.append(pool.submit(self._write_alone, topic, slice_, copied, attempt))
                     else:
                         rows += self._write_alone(topic, slice_, itertools.chain(held, records), attempt)
-                return [*rows, *itertools.chain.from_iterable(one.result() for one in waiting)]
+                return [*rows, *itertools.chain.from_iterable(future.result() for future in waiting)]
             except BaseException:
-                begun = [one for one in waiting if not one.cancel()]
+                begun = [future for future in waiting if not future.cancel()]
                 wait(begun)
-                rows += itertools.chain.from_iterable(one.result() for one in begun if one.exception() is None)
+                rows += itertools.chain.from_iterable(future.result() for future in begun if future.exception() is None)
                 uploads = [uploads_of(topic, rows) for topic in {row.topic for row in rows}]
                 self._store().abort_uploads(itertools.chain.from_iterable(uploads))
                 raise
@@ -206,7 +206,7 @@ class SliceTask:
         Raises:
             SparkJobError: a row is in no slice.
         """
-        numbers = {one.topic: number for number, one in enumerate(self._plans)}
+        numbers = {planned.topic: number for number, planned in enumerate(self._plans)}
         slices: dict[int, SlicePositions] = {}
         for batch in batches:
             for name, rows in self._packing.by_topic(batch):

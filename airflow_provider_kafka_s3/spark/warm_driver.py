@@ -229,8 +229,8 @@ def _become(request: dict[str, Any], streams: list[int]) -> None:
     for number in (signal.SIGTERM, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    given, output = streams
-    for source, target in ((given, 0), (output, 1), (output, 2)):
+    stdin, output = streams
+    for source, target in ((stdin, 0), (output, 1), (output, 2)):
         os.dup2(source, target)
     for stream in streams:
         os.close(stream)

@@ -42,8 +42,8 @@ def is_of_this_user(connection: socket.socket) -> bool:
     """
     if not hasattr(socket, "SO_PEERCRED"):
         raise OSError("this system does not name the user at the other end of a socket")
-    given = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    _, user, _ = _CREDENTIALS.unpack(given)
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    _, user, _ = _CREDENTIALS.unpack(credentials)
     return bool(user == os.geteuid())
 
 

@@ -23,15 +23,15 @@ def airflow_worker() -> StartedProcess | None:
     """
     import psutil
 
-    found = None
+    pid = None
     process: psutil.Process | None = psutil.Process()
     with contextlib.suppress(psutil.Error):  # of another user, or it has ended: then those below it count
         while process is not None:
             if runs_airflow(process.cmdline()):
-                found = process.pid
+                pid = process.pid
             process = process.parent()
     try:
-        return None if found is None else StartedProcess.of(found)
+        return None if pid is None else StartedProcess.of(pid)
     except OSError:
         return None
 

@@ -106,9 +106,9 @@ def python_files(settings: SparkSettings) -> tuple[str, ...]:
     Raises:
         ConfigurationError: one is no file of this worker, is of another kind, or two have one name.
     """
-    given = [part.strip() for part in (settings.py_files or "").split(",") if part.strip()]
-    paths = [Path(part) for part in given]
-    for part, path in zip(given, paths, strict=True):
+    parts = [part.strip() for part in (settings.py_files or "").split(",") if part.strip()]
+    paths = [Path(part) for part in parts]
+    for part, path in zip(parts, paths, strict=True):
         if path.suffix not in (".zip", ".egg", ".py") or not path.is_file():
             raise ConfigurationError(
                 f"py_files={part!r} is no .zip, .egg or .py file of this worker; a session on a Spark Connect server "

@@ -32,5 +32,5 @@ def connector_packages(command: str, environment: Mapping[str, str], settings: S
     installed = jars_of_spark(command, environment, settings.properties_file)
     if installed is None or installed.configured or any(is_artifact(name, CONNECTOR) for name in installed.names):
         return None
-    core = next((found for name in installed.names if (found := _CORE.fullmatch(name))), None)
+    core = next((match for name in installed.names if (match := _CORE.fullmatch(name))), None)
     return None if core is None else coordinates(core["version"], scala=core["scala"])

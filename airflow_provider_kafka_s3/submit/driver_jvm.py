@@ -227,8 +227,8 @@ def _try(archive: ClassArchive, options: list[str]) -> None:
     Raises:
         OSError: none was made.
     """
-    given = [*(option for option in options if option.startswith("-X")), f"-XX:ArchiveClassesAtExit={archive.path}"]
-    done = _run([str(archive.java), *given, "-version"], archive.environment)
+    flags = [*(option for option in options if option.startswith("-X")), f"-XX:ArchiveClassesAtExit={archive.path}"]
+    done = _run([str(archive.java), *flags, "-version"], archive.environment)
     made = archive.path.is_file()
     archive.path.unlink(missing_ok=True)
     if done.returncode or not made:
@@ -243,8 +243,8 @@ def _run(command: list[str], environment: Mapping[str, str]) -> subprocess.Compl
 def _java(environment: Mapping[str, str]) -> Path | None:
     if home := environment.get("JAVA_HOME"):
         return Path(home, "bin", "java").resolve()
-    found = shutil.which("java", path=environment.get("PATH"))
-    return None if found is None else Path(found).resolve()
+    executable = shutil.which("java", path=environment.get("PATH"))
+    return None if executable is None else Path(executable).resolve()
 
 
 def _class_path(home: Path, environment: Mapping[str, str], extra: str) -> Iterator[Path]:

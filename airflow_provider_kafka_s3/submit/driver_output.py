@@ -49,8 +49,8 @@ def explain_output(text: str) -> KafkaS3Error:
     code = _CODE.search(ending)
     if submitted is None and code is None:
         output = [ending, *output] if ending else output
-    elif submitted and (rest := submitted["rest"].strip()):
-        output = [rest, *output]
+    elif submitted and (remainder := submitted["rest"].strip()):
+        output = [remainder, *output]
     status = "" if code is None else f" (exit code {code['code']})"
     ended = f"The Spark driver ended without a result{status}."
     killed = code is not None and code["code"] in _KILLED

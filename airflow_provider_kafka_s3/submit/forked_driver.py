@@ -56,8 +56,8 @@ class ForkedDriver:
             on_error.callback(self._kill_and_wait)
             if greeting.get(PROTOCOL_KEY) != PROTOCOL:
                 raise ConnectionError(f"{path} speaks another protocol: {greeting}")
-            given, self._input = (os.fdopen(end, mode) for end, mode in zip(os.pipe(), ("rb", "wb"), strict=True))
-            on_error.enter_context(given)
+            stdin, self._input = (os.fdopen(end, mode) for end, mode in zip(os.pipe(), ("rb", "wb"), strict=True))
+            on_error.enter_context(stdin)
             on_error.enter_context(self._input)
             read, write = os.pipe()
             self._output = on_error.enter_context(os.fdopen(read, errors="replace"))
@@ -68,8 +68,8 @@ class ForkedDriver:
                 "folder": os.getcwd(),
                 "mask": _mask(),
             }
-            send(self._connection, request, [given.fileno(), printed.fileno()])
-            given.close()
+            send(self._connection, request, [stdin.fileno(), printed.fileno()])
+            stdin.close()
             printed.close()
             began, _ = receive(self._connection)
             if began != {BEGINS: True}:

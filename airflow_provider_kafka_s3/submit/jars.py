@@ -147,8 +147,8 @@ def require_jars(settings: SparkSettings, *, command: str | None, local: bool) -
         )
     if settings.jars_by("packages") or settings.jars_by("driver_class_path") or not missing_jars(jars):
         return
-    found = command or find_spark_submit(local=local) or "spark-submit"
-    if missing := missing_beside(jars, jars_of_spark(found, environment_of(settings.env), settings.properties_file)):
+    binary = command or find_spark_submit(local=local) or "spark-submit"
+    if missing := missing_beside(jars, jars_of_spark(binary, environment_of(settings.env), settings.properties_file)):
         raise ConfigurationError(
             f"jars: {', '.join(missing)} is missing. Spark's Kafka connector consists of "
             f"{', '.join(CONNECTOR_JARS)}: add the path, or leave jars= out, and Spark fetches them"

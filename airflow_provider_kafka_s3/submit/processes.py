@@ -18,11 +18,11 @@ def kill_job(job_file: str) -> None:
     """
     import psutil
 
-    found: dict[int, psutil.Process] = {}
+    job_processes: dict[int, psutil.Process] = {}
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):  # It may end meanwhile.
-            if process.pid not in found and job_file in process.cmdline():
-                found |= {p.pid: p for p in (process, *process.children(recursive=True))}
-    for process in found.values():
+            if process.pid not in job_processes and job_file in process.cmdline():
+                job_processes |= {p.pid: p for p in (process, *process.children(recursive=True))}
+    for process in job_processes.values():
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()

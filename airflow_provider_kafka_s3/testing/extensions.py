@@ -120,8 +120,8 @@ def _checked(layout: config.Layout, records: Sequence[SimulatedRecord], of_batch
         raise ValueError("records is empty; give some that are typical, and some that are not")
     expected: list[Any] = _called(lambda: of_batches(pinned(layout), _batches(records, ())))
     for cut in _cuts(len(records)):
-        found = _called(lambda cut=cut: of_batches(pinned(layout), _batches(records, cut)))
-        _compare(layout, records, expected, found, how=f"in batches that end at {cut}", what=what)
+        actual = _called(lambda cut=cut: of_batches(pinned(layout), _batches(records, cut)))
+        _compare(layout, records, expected, actual, how=f"in batches that end at {cut}", what=what)
     # A slice may begin at any record, and another instance of the class gets it.
     for row, record in enumerate(records):
         alone = _called(lambda record=record: of_batches(pinned(layout), _batches([record], ())))
@@ -138,11 +138,11 @@ def _compare(
     how: str,
     what: str,
 ) -> None:
-    for record, one, other in zip(records, expected, found, strict=True):
-        if one != other:
+    for record, wanted, other in zip(records, expected, found, strict=True):
+        if wanted != other:
             raise ExtensionViolation(
                 f"{_class(layout)}: {what} depend on other records, or on something else than records: offset "
-                f"{record.offset} has {one!r} in one batch, and {other!r} {how}"
+                f"{record.offset} has {wanted!r} in one batch, and {other!r} {how}"
             )
 
 

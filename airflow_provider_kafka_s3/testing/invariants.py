@@ -195,13 +195,13 @@ def check_bucket(
             if entry.key in listed:
                 findings.append(f"I1 object {entry.key} belongs to batches {listed[entry.key]} and {plan.batch}")
             listed[entry.key] = plan.batch
-        found = _BatchContents(plan)
-        findings += found.read(store, manifest.objects, state, decoder=decoder, deleted=deleted)
-        objects, size, read = objects + found.objects, size + found.size, read + found.records
+        contents = _BatchContents(plan)
+        findings += contents.read(store, manifest.objects, state, decoder=decoder, deleted=deleted)
+        objects, size, read = objects + contents.objects, size + contents.size, read + contents.records
         if source is not None and plan.topic_id in source:
-            findings += found.check_dead_letters(source[plan.topic_id])
-            if state.is_resolved(plan.batch) or not found.absent:
-                findings += found.check_records(source[plan.topic_id], as_written, is_optional)
+            findings += contents.check_dead_letters(source[plan.topic_id])
+            if state.is_resolved(plan.batch) or not contents.absent:
+                findings += contents.check_records(source[plan.topic_id], as_written, is_optional)
     for folder in sorted(folders):
         present = [info.key for info in store.list(folder)]
         # Another pipeline's topics_dir may lie in the folder.
@@ -231,7 +231,7 @@ def _check_shared_folders(
     parsers = [keys.data_key_parser(layout, state.topic) for layout in layouts]
     start = {} if state.marker is None else state.marker.start
     for info in store.list(keys.data_prefix(layouts[0], state.topic)):
-        named = next((found for parse in parsers if (found := parse(info.key)) is not None), None)
+        named = next((parsed for parse in parsers if (parsed := parse(info.key)) is not None), None)
         if named is None or info.key in listed:
             continue
         partition, offset, generation = named
@@ -259,8 +259,8 @@ def _check_chunk_markers(store: ObjectStore, state: TopicState, topics_dir: str,
     stored: dict[int, str] = {}
     for info in store.list(keys.chunk_markers_prefix(topics_dir, state.topic)):
         named = keys.chunk_marker_partition(topics_dir, state.topic, info.key)
-        if named is not None and (found := store.get(info.key)) is not None:
-            stored[named] = found.body.decode()
+        if named is not None and (marker_file := store.get(info.key)) is not None:
+            stored[named] = marker_file.body.decode()
     for partition, content in stored.items():
         # Without an object of the pipeline, the file is that of the sink before it.
         if partition in newest and recovered and content != newest[partition][1]:
@@ -348,28 +348,28 @@ class _BatchContents:
         layout = self._plan.layout
         assert layout is not None, "it is that of a commit"
         key = entry.key.removesuffix(keys.siblings(layout)[keys.INDEX]) + layout.format.object_extension
-        stored, at, below = store.get(key), 0, entry.min_offset
+        stored, position, below = store.get(key), 0, entry.min_offset
         if stored is None:
             return  # its absence is a finding of its own, or was accepted
         chunks = json.loads(body)["chunks"]
         for chunk in chunks:
-            block = stored.body[at : at + chunk["byte_length"]]
+            block = stored.body[position : position + chunk["byte_length"]]
             first, end = chunk["first_record_offset"], chunk["next_record_offset"]
             ranges: Sequence[Sequence[int]] = chunk.get("offset_ranges", [[first, end]])
             if "offset_runs" in chunk:
                 ranges = [*ranges_of_runs(chunk["offset_runs"], first)]
             fits = (
-                chunk["byte_offset"] == at
+                chunk["byte_offset"] == position
                 and len(zlib.decompress(block, 31)) == chunk["byte_length_uncompressed"]
                 and below <= first == ranges[0][0] < ranges[-1][1] == end
                 and all(a[1] < b[0] for a, b in itertools.pairwise(ranges))
                 and 0 < chunk["num_records"] <= sum(b - a for a, b in ranges)
             )
             if not fits:
-                yield f"I3 index {entry.key} does not fit the block of its object at byte {at}: {chunk}"
-            at, below = at + chunk["byte_length"], end
-        found = at, chunks[0]["first_record_offset"], below
-        if found != (len(stored.body), entry.min_offset, entry.max_offset + 1):
+                yield f"I3 index {entry.key} does not fit the block of its object at byte {position}: {chunk}"
+            position, below = position + chunk["byte_length"], end
+        reached = position, chunks[0]["first_record_offset"], below
+        if reached != (len(stored.body), entry.min_offset, entry.max_offset + 1):
             yield f"I3 index {entry.key} has other bytes or offsets than its object"
 
     def _sibling(self, entry: ObjectEntry) -> str | None:
@@ -385,12 +385,12 @@ class _BatchContents:
             return len(decoder(entry.key, body))
         if not entry.key.startswith(self._dead_prefix):
             values = decoder(entry.key, body)
-            at = 0
+            row = 0
             for part in _parts(entry):
                 # The last part gets what is left: a wrong number of records is a finding.
-                end = None if part.is_last else at + part.range.records
-                self._values.setdefault(part.range.id, []).append((part, values[at:end]))
-                at += part.range.records
+                end = None if part.is_last else row + part.range.records
+                self._values.setdefault(part.range.id, []).append((part, values[row:end]))
+                row += part.range.records
             return len(values)
         letters = [json.loads(line) for line in body.splitlines()]
         self._dead[entry.slices[0]] |= {
@@ -418,7 +418,7 @@ class _BatchContents:
         """Compare the data objects with Kafka; yields findings."""
         layout = self._plan.layout
         writes_nulls = layout is not None and layout.format.on_null == "write"
-        found: _Offsets = {}
+        by_object: _Offsets = {}
         for s in self._plan.slices:
             offsets = [o for o in range(s.start, s.end) if o not in self._dead[s.id]]
             records = _with_nulls(layout, in_kafka.get(s.partition, {}))
@@ -427,14 +427,14 @@ class _BatchContents:
             excused = {o for o in offsets if is_optional(self._plan.topic_id, s.partition, o)}
             if layout is not None and keys.siblings(layout):
                 yield from _check_tombstones(
-                    self._plan, s, nulls, excused, [*self._tombstones[s.id].values()], found=found
+                    self._plan, s, nulls, excused, [*self._tombstones[s.id].values()], found=by_object
                 )
             else:
                 expected |= dict.fromkeys(nulls)
             for part in [part for entry in self.absent for part in entry.by_slice if part.id == s.id]:
                 excused |= set(range(part.min_offset, part.max_offset + 1))
-            yield from _check_slice(self._plan, s, expected, excused, self._values[s.id], found=found)
-        yield from _check_offsets(self._plan, found)
+            yield from _check_slice(self._plan, s, expected, excused, self._values[s.id], found=by_object)
+        yield from _check_offsets(self._plan, by_object)
 
 
 @dataclass(frozen=True)
@@ -454,8 +454,8 @@ def _with_nulls(layout: Layout | None, records: Mapping[int, bytes | None]) -> M
     """Values of Kafka by offset, with null for those that the converter of the layout takes for null."""
     if layout is None or (nulls := null_finders(layout).get("value")) is None:
         return records
-    found = nulls(binary_array([value or b"" for value in records.values()], large=True))
-    return {o: None if null else value for (o, value), null in zip(records.items(), found.tolist(), strict=True)}
+    mask = nulls(binary_array([value or b"" for value in records.values()], large=True))
+    return {o: None if null else value for (o, value), null in zip(records.items(), mask.tolist(), strict=True)}
 
 
 def _parts(entry: ObjectEntry) -> list[_Part]:
@@ -521,11 +521,11 @@ def _check_slice(
     extra = +left
     if extra:
         yield f"I1 {where}: {extra.total()} records are not in Kafka, or occur twice: {[*extra][:3]}"
-    at = {value: offset for offset, value in expected.items()}
-    if extra or missing or len(at) != len(expected):
+    offset_of = {value: offset for offset, value in expected.items()}
+    if extra or missing or len(offset_of) != len(expected):
         return  # equal values cannot be distinguished, so their offsets are unknown
     for part, values in objects:
-        found.setdefault(part.entry.key, (part.entry, {}))[1][s.id] = [at[value] for value in values]
+        found.setdefault(part.entry.key, (part.entry, {}))[1][s.id] = [offset_of[value] for value in values]
 
 
 def _check_tombstones(
@@ -585,7 +585,7 @@ def _check_windows(state: TopicState, times: SourceTimes) -> Iterable[str]:
 
 def _range_of(window: tuple[int, int], times: Mapping[int, int], end: int) -> tuple[int, int]:
     """From the first offset that is not older than the window to the first that is not older than its end."""
-    bounds = [next((o for o, time in sorted(times.items()) if time >= at), end) for at in window]
+    bounds = [next((o for o, time in sorted(times.items()) if time >= bound), end) for bound in window]
     return bounds[0], min(bounds[1], end)
 
 

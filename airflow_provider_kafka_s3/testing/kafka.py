@@ -257,36 +257,36 @@ class SimulatedKafka:
         if not reached:
             return {}
         self._before_request("divergences")
-        found = {p: self._end_of_epoch(topic, p, position.epoch) for p, position in reached.items()}
-        return {p: end for p, end in found.items() if end < reached[p].offset}
+        ends = {p: self._end_of_epoch(topic, p, position.epoch) for p, position in reached.items()}
+        return {p: end for p, end in ends.items() if end < reached[p].offset}
 
     def at_timestamp(self, topic: str, partitions: Sequence[int], timestamp_ms: int) -> dict[int, TimedOffset | None]:
         """See :class:`~airflow_provider_kafka_s3.batch.source.Source`."""
         self._before_request("at_timestamp")
-        found: dict[int, TimedOffset | None] = {}
+        offsets: dict[int, TimedOffset | None] = {}
         for p in partitions:
             log = self._partition(topic, p)
             young = (r for r in log.log[log.start :] if r is not None and r.timestamp >= timestamp_ms)
-            found[p] = next((TimedOffset(r.offset, r.timestamp) for r in young), None)
-        return found
+            offsets[p] = next((TimedOffset(r.offset, r.timestamp) for r in young), None)
+        return offsets
 
     def read(
         self, topic: str, partition: int, start: int, end: int, isolation: Isolation, *, whole: bool = False
     ) -> Iterator[pa.RecordBatch]:
         """See :class:`~airflow_provider_kafka_s3.batch.source.Source`."""
-        at = start
-        while at < end:
+        first = start
+        while first < end:
             self._before_request("poll")
             log = self._partition(topic, partition)
-            until = min(end, at + self._records_per_poll)
+            until = min(end, first + self._records_per_poll)
             readable = self._end(topic, partition, isolation)
-            if at < log.start or until > readable:
+            if first < log.start or until > readable:
                 raise DataLossError(
-                    f"topic {topic!r}, partition {partition}: offsets [{at}, {until}) cannot be read, the log holds "
+                    f"topic {topic!r}, partition {partition}: offsets [{first}, {until}) cannot be read, the log holds "
                     f"[{log.start}, {readable})"
                 )
-            yield _to_arrow([r for r in log.log[at:until] if r is not None and r.offset not in log.compacted], whole)
-            at = until
+            yield _to_arrow([r for r in log.log[first:until] if r is not None and r.offset not in log.compacted], whole)
+            first = until
 
     def _end(self, topic: str, partition: int, isolation: Isolation) -> int:
         log = self._partition(topic, partition)

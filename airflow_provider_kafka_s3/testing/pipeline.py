@@ -128,13 +128,13 @@ class SimulatedPipeline:
             topics_dir=topics_dir, format=JsonLines(), naming=naming, partitioner=default_partitioner(naming)
         )
         by_day = keys.named_object_parser(layout, topic)
-        found = [
+        bodies = [
             body_of
             for body_of in sorted(self.objects(below).items())
             if body_of[0].startswith(f"{below}{topic}/")
             or ((named := by_day(body_of[0])) is not None and named.ending != ".index.json")
         ]
-        return [json.loads(line) for key, body in found for line in decompress(key, body).splitlines()]
+        return [json.loads(line) for key, body in bodies for line in decompress(key, body).splitlines()]
 
     def topic_pipeline(self, pipeline: str, topic: str, *, topics_dir: str = "topics") -> TopicPipeline:
         """One topic of a pipeline, for its status, or for the operations of the command line ``kafka-s3``."""

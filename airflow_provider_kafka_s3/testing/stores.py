@@ -247,22 +247,22 @@ class FaultyStore:
         return self._apply_fault(fault, request, apply)
 
     def _apply_fault(self, fault: Fault, request: Request, apply: Callable[[], T]) -> T:
-        what = f"{request.operation} {request.key} (request {request.number}): {fault.value}"
+        message = f"{request.operation} {request.key} (request {request.number}): {fault.value}"
         match fault:
             case Fault.THROTTLED | Fault.TOO_MANY_REQUESTS:
-                raise ThrottledError(what)
+                raise ThrottledError(message)
             case Fault.THROTTLED_AFTER_APPLY:
                 apply()
-                raise ThrottledError(what)
+                raise ThrottledError(message)
             case Fault.SERVER_ERROR | Fault.TIMEOUT:
-                raise UnknownOutcomeError(what)
+                raise UnknownOutcomeError(message)
             case Fault.LOST_RESPONSE:
                 # The caller sees no difference between a refusal and a success.
                 try:
                     apply()
                 except KafkaS3Error as answer:
-                    raise UnknownOutcomeError(what) from answer
-                raise UnknownOutcomeError(what)
+                    raise UnknownOutcomeError(message) from answer
+                raise UnknownOutcomeError(message)
             case Fault.SENT_TWICE:
                 try:
                     apply()
@@ -272,17 +272,17 @@ class FaultyStore:
             case Fault.LATE:
                 if request.writes:
                     self._late.append(apply)
-                raise UnknownOutcomeError(what)
+                raise UnknownOutcomeError(message)
             case Fault.CONFLICT:
                 if request.operation in CONDITIONAL:
-                    raise ConditionalConflict(what)
+                    raise ConditionalConflict(message)
                 return apply()
             case Fault.HOLD:
                 self._held.release()
                 self._released.wait()
                 return apply()
             case Fault.CRASH_BEFORE:
-                raise SimulatedCrash(what)
+                raise SimulatedCrash(message)
             case Fault.CRASH_AFTER:
                 apply()
-                raise SimulatedCrash(what)
+                raise SimulatedCrash(message)

@@ -133,15 +133,15 @@ def check_indexes(state: TopicState) -> Iterable[str]:
             yield f"I9 index {first}-{last} is of {len(index.batches)} batches of {index.topic!r} from {index.first} on"
             continue
         layouts: dict[object, int] = {}
-        for found in index.batches:
-            n = found.batch
+        for indexed in index.batches:
+            n = indexed.batch
             if not state.is_resolved(n) or n not in state.plans or n not in state.manifests:
                 yield f"I9 index {first}-{last} has batch {n}, which is not resolved"
                 continue
             plan = state.plans[n]
             like = None if plan.layout is None else layouts.setdefault(plan.layout.at(0), n)
-            if found != expected_in_index(state, n, like):
-                yield f"I9 index {first}-{last} has batch {n} other than plan and manifest: {found}"
+            if indexed != expected_in_index(state, n, like):
+                yield f"I9 index {first}-{last} has batch {n} other than plan and manifest: {indexed}"
 
 
 def expected_in_index(state: TopicState, batch: int, same_layout_as: int | None) -> IndexedBatch:
@@ -150,7 +150,7 @@ def expected_in_index(state: TopicState, batch: int, same_layout_as: int | None)
     claim, skipped = state.claims[batch], plan.skipped
     times = [(o.min_timestamp, o.max_timestamp) for o in manifest.objects]
     known = bool(times) and (-1, -1) not in times
-    fits = sum(len(one[p]) for one in (claim, skipped) for p in one) <= 1_000
+    fits = sum(len(offsets[p]) for offsets in (claim, skipped) for p in offsets) <= 1_000
     return IndexedBatch(
         batch=batch,
         type="reset" if plan.type == "reset" else "data",  # a release is not decided
@@ -183,10 +183,10 @@ def expected_hull(claim: Offsets) -> tuple[tuple[int, int, int, int], ...]:
     """Bounds of a claim of many ranges: of a hundred groups of partitions at most, as many in each but the last one."""
     partitions = sorted(claim)
     width = (len(partitions) + 99) // 100
-    groups = [partitions[at : at + width] for at in range(0, len(partitions), width)]
+    groups = [partitions[start : start + width] for start in range(0, len(partitions), width)]
     return tuple(
-        (some[0], some[-1], min(a for p in some for a, _ in claim[p]), max(b for p in some for _, b in claim[p]))
-        for some in groups
+        (group[0], group[-1], min(a for p in group for a, _ in claim[p]), max(b for p in group for _, b in claim[p]))
+        for group in groups
     )
 
 
@@ -261,10 +261,10 @@ def _check_claims(state: TopicState) -> Iterable[str]:
         if batch not in released:
             claims[plan.generation].append(state.claims[batch])
     for generation, sets in claims.items():
-        if _union(sets).count != sum(one.count for one in sets):
+        if _union(sets).count != sum(claim.count for claim in sets):
             twice = NO_OFFSETS
-            for i, one in enumerate(sets):
-                twice |= one & _union(sets[:i])
+            for i, claim in enumerate(sets):
+                twice |= claim & _union(sets[:i])
             yield f"I1 offsets {twice} of generation {generation} are claimed by two batches"
 
 
@@ -314,6 +314,6 @@ def _released(state: TopicState) -> set[int]:
 def _union(sets: Iterable[Offsets]) -> Offsets:
     ranges: dict[int, list[tuple[int, int]]] = collections.defaultdict(list)
     for offsets in sets:
-        for partition, some in offsets.items():
-            ranges[partition].extend(some)
+        for partition, intervals in offsets.items():
+            ranges[partition].extend(intervals)
     return Offsets(ranges)

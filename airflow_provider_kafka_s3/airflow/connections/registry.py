@@ -98,11 +98,11 @@ def _registry_url(connection: Connection) -> str:
 
 def _pem(where: str, extra: Mapping[str, str], name: str) -> str | None:
     """A PEM text of the extra, or that of the file that it names."""
-    given = extra.get(name)
-    if given is None or "-----BEGIN" in given:
-        return given
+    pem_or_path = extra.get(name)
+    if pem_or_path is None or "-----BEGIN" in pem_or_path:
+        return pem_or_path
     try:
-        text = Path(given).read_text(encoding="utf-8")
+        text = Path(pem_or_path).read_text(encoding="utf-8")
     except (OSError, ValueError) as e:
         # The value is not quoted: a key without its first line would be a secret.
         reason = e.strerror if isinstance(e, OSError) else "it is not text"

@@ -96,10 +96,10 @@ def s3_access(conn_id: str | None) -> S3Access:
         log.warning("connection %s: these config_kwargs are not used for S3: %s", conn_id, ", ".join(ignored))
     explicit = aws.aws_access_key_id or aws.role_arn or aws.profile_name or aws.assume_role_method
     try:
-        found = S3Settings(**settings, secrets=S3Secrets(**secrets, **login))
+        s3_settings = S3Settings(**settings, secrets=S3Secrets(**secrets, **login))
     except ConfigurationError as e:
         raise ConfigurationError(f"{where}: {e}") from None
-    return S3Access(found, _credentials(conn_id, hook) if explicit else None)
+    return S3Access(s3_settings, _credentials(conn_id, hook) if explicit else None)
 
 
 def _flag(where: str, name: str, given: object) -> bool:
@@ -124,9 +124,9 @@ def _proxies(where: str, config: Mapping[str, Any]) -> dict[str, tuple[str, dict
 
 
 def _address_and_login(proxy: str) -> tuple[str, dict[str, Any]]:
-    scheme, _, rest = (proxy if "://" in proxy else f"http://{proxy}").partition("://")
-    login, at, address = rest.rpartition("@")
-    if not at:
+    scheme, _, authority = (proxy if "://" in proxy else f"http://{proxy}").partition("://")
+    login, separator, address = authority.rpartition("@")
+    if not separator:
         return f"{scheme}://{address}", {}
     user, _, password = login.partition(":")
     secrets = {"proxy_user": urllib.parse.unquote(user), "proxy_password": urllib.parse.unquote(password)}
@@ -147,7 +147,7 @@ def _customer_keys(where: str, extra: Mapping[str, Any]) -> dict[str, Any]:
     # Neither is quoted: they are secrets.
     if not isinstance(key, str | None):
         raise ConfigurationError(f"{where}: sse_customer_key of the extra must be text, the base64 of 32 bytes")
-    if not isinstance(earlier, list) or not all(isinstance(one, str) for one in earlier):
+    if not isinstance(earlier, list) or not all(isinstance(earlier_key, str) for earlier_key in earlier):
         raise ConfigurationError(f"{where}: sse_customer_earlier_keys of the extra must be a list of texts")
     for secret in (key, *earlier):
         if secret:
@@ -159,8 +159,8 @@ def _credentials(conn_id: str, hook: Any) -> S3Credentials:
     from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError  # noqa: A004
 
     try:
-        found = hook.get_session().get_credentials()
-        frozen = found.get_frozen_credentials()
+        credentials = hook.get_session().get_credentials()
+        frozen = credentials.get_frozen_credentials()
         role = _role(hook.conn_config)
     except (ConnectionError, HTTPClientError) as e:
         raise TransientError(f"aws_conn_id={conn_id!r}: no credentials at the moment: {e}") from e
@@ -176,7 +176,7 @@ def _credentials(conn_id: str, hook: Any) -> S3Credentials:
         if secret:
             mask(str(secret))
     # botocore has no public attribute for it. Without it, the end of the session shows as an error of the store.
-    end = getattr(found, "_expiry_time", None)
+    end = getattr(credentials, "_expiry_time", None)
     return S3Credentials(
         access_key_id=frozen.access_key,
         secret_access_key=frozen.secret_key,
