@@ -37,7 +37,7 @@ __all__ = ["Committer"]
 
 log = logging.getLogger(__name__)
 
-_TRIES: Final = 4
+_MARKER_TRIES: Final = 4
 """Attempts to replace the marker while the store gives no usable answer."""
 
 
@@ -122,10 +122,10 @@ class Committer:
     def _warn_of_hidden_fields(self, rows: Sequence[SliceRows]) -> None:
         """Warn once of the same fields, which most batches have."""
         hidden = functools.reduce(operator.or_, (one.hidden for one in rows), HiddenFields())
-        for what, remedy in hidden.findings().items():
-            if what not in self._warned:
-                self._warned.add(what)
-                log.warning("topic %s: %s. To avoid this, %s", self.log.topic, what, remedy)
+        for finding, remedy in hidden.findings().items():
+            if finding not in self._warned:
+                self._warned.add(finding)
+                log.warning("topic %s: %s. To avoid this, %s", self.log.topic, finding, remedy)
 
     def _commit(self, plan: Plan, rows: Sequence[SliceRows], run: str) -> Manifest:
         plan_sha256 = self.log.require_plan(plan.batch)[1]
@@ -191,11 +191,11 @@ class Committer:
         lost, errors = completed
         if lost:
             accepted = self.log.amended_keys(plan.batch)[0]
-            if left := [one for one in lost if one.entry.key not in accepted]:
+            if left := [loss for loss in lost if loss.entry.key not in accepted]:
                 accept = (
                     f"Complete the batch without what cannot be written: {self.log.remedies.accept_loss(plan.batch)}"
                 )
-                if any(one.rebuildable for one in left):
+                if any(loss.rebuildable for loss in left):
                     accept = (
                         "No loss can be accepted before the objects that another installation can write are written"
                     )
@@ -215,10 +215,10 @@ class Committer:
                 return
             # A lost swap means that another process advanced; only tries that changed nothing are counted.
             tries = tries + 1 if etag == last_etag else 1
-            if tries > _TRIES:
+            if tries > _MARKER_TRIES:
                 raise UnknownOutcomeError(
                     f"the marker of topic {plan.topic!r} could not be replaced: the store gave no usable answer "
-                    f"{_TRIES} times. Batch {plan.batch} is decided and loses nothing; try again: "
+                    f"{_MARKER_TRIES} times. Batch {plan.batch} is decided and loses nothing; try again: "
                     f"{self.log.marker_url()}"
                 )
             last_etag = etag

@@ -152,11 +152,11 @@ class _Search:
         if self.left and low + near <= last:
             yield from self._by_index(low)
             # Batches without an index.
-            indexed = coalesce((one[0], one[-1] + 1) for one in self._indexed)
+            indexed = coalesce((batches[0], batches[-1] + 1) for batches in self._indexed)
             yield from self._examine_all(n for n in numbers if not _is_in(indexed, n))
             if self.left and self._indexed:
                 self._warn_of_index()
-                again = itertools.chain.from_iterable(range(*one) for one in indexed)
+                again = itertools.chain.from_iterable(range(*bounds) for bounds in indexed)
                 yield from self._examine_all(n for n in again if n not in self._examined)
         if self.left and self._gone:
             # One of them may be the batch of these offsets.
@@ -179,8 +179,8 @@ class _Search:
         """Compare batches with the target, by their plans and manifests."""
         self._examined.update(plan.batch for plan in plans)
         overlapping = [plan for plan in plans if plan.generation == self._generation and plan.claim & self.left]
-        for at in range(0, len(overlapping), _DECISIONS):
-            needed = [plan for plan in overlapping[at : at + _DECISIONS] if plan.claim & self.left]
+        for start in range(0, len(overlapping), _DECISIONS):
+            needed = [plan for plan in overlapping[start : start + _DECISIONS] if plan.claim & self.left]
             decisions = self._parallel(lambda plan: self._log.read_manifest(plan.batch, expected=True), needed)
             for plan, decision in zip(needed, decisions, strict=True):
                 if decision is None or decision.is_released:
@@ -202,35 +202,35 @@ class _Search:
         # Small ones first: a search reads few of them.
         listed = self._log.indexes(low)
         self._sizes = disjoint(self._log, self._marker, listed, largest_first=False)
-        found = [*self._sizes]
+        indexes = [*self._sizes]
         spans: dict[range, _Span] = {}
-        at, ahead, near = len(found), 1, 0
-        while self.left and len(spans) < len(found):
+        position, ahead, near = len(indexes), 1, 0
+        while self.left and len(spans) < len(indexes):
             key = _first(self.left)
             # Batches usually land offsets in order, so the next ones are likely in the next index.
-            following = [one for one in found[at : at + ahead] if one not in spans]
+            following = [batches for batches in indexes[position : position + ahead] if batches not in spans]
             if following:
                 yield from self._read_indexes(following, spans)
-                at, ahead = at + ahead, min(2 * ahead, _INDEXES)
+                position, ahead = position + ahead, min(2 * ahead, _INDEXES)
                 if not self.left or _first(self.left) != key:
                     continue
             ahead = 1
-            at, near = yield from self._bisect(found, spans, *key, backward=False)
+            position, near = yield from self._bisect(indexes, spans, *key, backward=False)
             if self.left and _first(self.left) == key:
                 # As after a backfill that began with the end.
-                at, _ = yield from self._bisect(found, spans, *key, backward=True)
+                position, _ = yield from self._bisect(indexes, spans, *key, backward=True)
             if self.left and _first(self.left) == key:
                 break
         # Batches that landed their offsets out of order: likely near by, or else anywhere, where large indexes take the
         # fewest requests.
-        unread = [n for n, one in enumerate(found) if one not in spans]
+        unread = [n for n, batches in enumerate(indexes) if batches not in spans]
         around = sorted(unread, key=lambda n: abs(n - near))[:_AROUND]
-        yield from self._read_rest([found[n] for n in around])
+        yield from self._read_rest([indexes[n] for n in around])
         if not self.left or len(around) == len(unread):
             return
         large = disjoint(self._log, self._marker, listed, largest_first=True)
         self._sizes |= large
-        yield from self._read_rest([one for one in large if one not in spans])
+        yield from self._read_rest([batches for batches in large if batches not in spans])
 
     def _read_rest(self, numbers: Sequence[range]) -> Iterator[Covering]:
         """Read indexes until nothing is left; nothing is kept of them."""
@@ -251,12 +251,12 @@ class _Search:
         middle = 0
         while low < high:
             middle = (low + high) // 2
-            one = found[middle]
-            if one not in spans:
-                yield from self._read_indexes([one], spans)
+            batches = found[middle]
+            if batches not in spans:
+                yield from self._read_indexes([batches], spans)
                 if not self.left or _first(self.left) != (partition, offset):
                     return middle + 1, middle
-            side = spans[one].side(self._generation, partition, offset, backward=backward)
+            side = spans[batches].side(self._generation, partition, offset, backward=backward)
             if side == 0:
                 break
             low, high = (low, middle) if side < 0 else (middle + 1, high)
@@ -264,12 +264,12 @@ class _Search:
 
     def _read_indexes(self, numbers: Sequence[range], spans: dict[range, _Span]) -> Iterator[Covering]:
         """Read indexes, then the documents of the batches that may cover what is left."""
-        for some in together(numbers, self._sizes.__getitem__, most=_INDEXES):
-            documents = self._parallel(lambda one: read_or_warn(self._log, one), some)
-            for one, index in zip(some, documents, strict=True):
-                spans[one] = _Span(index, self._generation)
+        for group in together(numbers, self._sizes.__getitem__, most=_INDEXES):
+            documents = self._parallel(lambda batches: read_or_warn(self._log, batches), group)
+            for batches, index in zip(group, documents, strict=True):
+                spans[batches] = _Span(index, self._generation)
                 if index is not None:
-                    self._indexed.append(one)
+                    self._indexed.append(batches)
                     yield from self._examine_likely(index)
 
     def _examine_likely(self, index: LogIndex) -> Iterator[Covering]:
@@ -282,9 +282,9 @@ class _Search:
             and batch.batch not in self._examined
             and batch.may_claim(self.left)
         ]
-        for at in range(0, len(likely), _AHEAD):
+        for start in range(0, len(likely), _AHEAD):
             # What is not found elsewhere is in one of these, so none of their plans may be gone.
-            plans = self._parallel(self._log.require_plan, likely[at : at + _AHEAD], threads=_AHEAD)
+            plans = self._parallel(self._log.require_plan, likely[start : start + _AHEAD], threads=_AHEAD)
             yield from self._examine([plan for plan, _ in plans])
 
     def _warn_of_index(self) -> None:
@@ -330,8 +330,8 @@ class _Span:
 
 
 def _is_in(ranges: Ranges, number: int) -> bool:
-    at = bisect.bisect_right(ranges, number, key=lambda one: one[0]) - 1
-    return at >= 0 and number < ranges[at][1]
+    index = bisect.bisect_right(ranges, number, key=lambda one: one[0]) - 1
+    return index >= 0 and number < ranges[index][1]
 
 
 def _first(offsets: Offsets) -> tuple[int, int]:

@@ -71,12 +71,12 @@ def early_ends(plan: Plan, manifest: Manifest) -> str | None:
 def _objects_of_values(plan: Plan, layout: Layout, manifest: Manifest) -> dict[int, list[ObjectEntry]]:
     """By their first slice, the objects of values that did not end because of ``max_bytes``."""
     dead = dead_letters_prefix(layout, plan.topic)
-    found: dict[int, list[ObjectEntry]] = defaultdict(list)
+    objects: dict[int, list[ObjectEntry]] = defaultdict(list)
     for entry in manifest.objects:
         of_values = not entry.key.startswith(dead) and sibling_of_key(layout, entry.key) is None
         if of_values and entry.size * _MOST_COMPRESSED < layout.rotation.max_bytes:
-            found[entry.slices[0]].append(entry)
-    return found
+            objects[entry.slices[0]].append(entry)
+    return objects
 
 
 def _remedy(layout: Layout, folders: int) -> str:

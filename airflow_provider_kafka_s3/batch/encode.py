@@ -152,8 +152,8 @@ def write_slices(
 
     def begin(key: str) -> ObjectStats:
         if len(opened) == MAX_OBJECTS:
-            some = f"slice {slices[0].id}" if len(slices) == 1 else f"slices {slices[0].id} to {slices[-1].id}"
-            raise too_many_objects(plan, f"more than {MAX_OBJECTS:,} in {some} alone")
+            label = f"slice {slices[0].id}" if len(slices) == 1 else f"slices {slices[0].id} to {slices[-1].id}"
+            raise too_many_objects(plan, f"more than {MAX_OBJECTS:,} in {label} alone")
         nonce = uuid.uuid4().hex
         sink = open_object(validate_key(key), {BATCH_METADATA: str(plan.batch), NONCE_METADATA: nonce})
         stats = ObjectStats(plan.topic_id, sink.write, sink.seal)
@@ -375,11 +375,11 @@ class _Encoding:
                 self._open[key] = [*self._open_parts(event.object)]
             rows = event.rows
             times = timestamps[rows if isinstance(rows, slice) else rows.indices]
-            for one in self._open[key][:1]:
-                records.add_to(one.digest, rows)
-            for one in self._open[key]:
-                payload = prepared.take(one.part, rows, event.object.schema)
-                one.write(slice_, event.offsets, times, payload)
+            for open_part in self._open[key][:1]:
+                records.add_to(open_part.digest, rows)
+            for open_part in self._open[key]:
+                payload = prepared.take(open_part.part, rows, event.object.schema)
+                open_part.write(slice_, event.offsets, times, payload)
         return left_out
 
     def _open_parts(self, data_object: DataObject) -> Iterator[_OpenPart]:
@@ -389,15 +389,15 @@ class _Encoding:
             stats, index = self._begin(key), None
             if part == MAIN and self._layout.has_index:
                 index = self._begin(sibling_key(self._layout, key, INDEX))
-            for one in (stats, index):
-                if one is not None:
-                    one.digest = digest
+            for object_stats in (stats, index):
+                if object_stats is not None:
+                    object_stats.digest = digest
             if stats is not None or index is not None:
                 yield _OpenPart(part, stats, self._formats.open(part, key, data_object.schema), digest, index)
 
     def _close(self, key: str) -> None:
-        for one in self._open.pop(key):
-            one.close()
+        for open_part in self._open.pop(key):
+            open_part.close()
 
     def finish(self) -> None:
         """End all open objects."""

@@ -172,22 +172,22 @@ def refuse_replaced_log(source: Source, topic_log: TopicLog, view: View, ends: M
             )
         if epoch is not None and epoch > position.epoch:
             elected[partition] = position
-    found = source.divergences(topic_log.topic, elected)
-    if not found:
+    diverged = source.divergences(topic_log.topic, elected)
+    if not diverged:
         return
-    replaced = ", ".join(f"partition {p} from offset {offset} on" for p, offset in sorted(found.items()))
+    replaced = ", ".join(f"partition {p} from offset {offset} on" for p, offset in sorted(diverged.items()))
     message = (
         f"topic {topic_log.topic!r}: the log was truncated (unclean leader election, or a disk was lost), and other "
         f"records were appended since: {replaced}. Nothing was written"
     )
-    claimed = [n for n, plan in open_plans.items() if any(plan.reached.get(p, (0,))[0] > found[p] for p in found)]
+    claimed = [n for n, plan in open_plans.items() if any(plan.reached.get(p, (0,))[0] > diverged[p] for p in diverged)]
     if claimed:
         message += (
             f". Open batches claim these offsets. Complete those that are decided "
             f"({topic_log.remedies.recover_decided()}), and abandon the others, so that their offsets are planned "
             f"again: {', '.join(map(topic_log.remedies.abandon, claimed))}"
         )
-    landed = {p: offset for p, offset in sorted(found.items()) if (view.marker.covered.end(p) or 0) > offset}
+    landed = {p: offset for p, offset in sorted(diverged.items()) if (view.marker.covered.end(p) or 0) > offset}
     if landed:
         ends_of = ", ".join(f"partition {p} up to {view.marker.covered.end(p)}" for p in landed)
         message += (

@@ -78,8 +78,8 @@ def _differences(name: str, before: Any, now: Any) -> Iterator[str]:
                 f"{name}.{field}" if name else field, before.get(field, _NONE), now.get(field, _NONE)
             )
     elif isinstance(before, list | tuple) and isinstance(now, list | tuple) and len(before) == len(now):
-        for i, (one, other) in enumerate(zip(before, now, strict=True)):
-            yield from _differences(f"{name}[{i}]", one, other)
+        for i, (old, new) in enumerate(zip(before, now, strict=True)):
+            yield from _differences(f"{name}[{i}]", old, new)
     else:
         yield f"{name}: {_shown(before)} -> {_shown(now)}"
 

@@ -57,7 +57,7 @@ log = logging.getLogger(__name__)
 
 D = TypeVar("D", bound=Document)
 
-_TRIES: Final = 5
+_OWNER_TRIES: Final = 5
 """Compare-and-swaps of the owner document; one that is lost to another process is followed by an answer."""
 
 _INDEX_NAME: Final = re.compile(r"(\d{10})-(\d{10})\.json")
@@ -182,7 +182,7 @@ class TopicLog:
     def _take_topic(self, key: str) -> bytes:
         """Create the owner document, or take the topic over from a pipeline that has released it; returns its bytes."""
         body = encode(Owner(pipeline=self.pipeline, topic=self.topic), write_stamp())
-        for _ in range(_TRIES):
+        for _ in range(_OWNER_TRIES):
             stored = self.store.create(key, body)
             owner = decode_owner(stored, key, self.store.url(key), topics_dir=self.topics_dir)
             if not owner.released:
@@ -201,21 +201,21 @@ class TopicLog:
         Raises:
             PipelineConflictError: the topic belongs to another pipeline.
         """
-        found = self._read_owner()
-        if found is None:
+        stored = self._read_owner()
+        if stored is None:
             return None
-        if not found[0].released:
-            self._check_owner(found[0])
-        return found[0]
+        if not stored[0].released:
+            self._check_owner(stored[0])
+        return stored[0]
 
     def release_owner(self) -> None:
         """Mark the owner document, behind :meth:`released`, so that another pipeline may take the topic."""
-        for _ in range(_TRIES):
-            found = self._read_owner()
-            if found is None or found[0].released or found[0].pipeline != self.pipeline:
+        for _ in range(_OWNER_TRIES):
+            stored = self._read_owner()
+            if stored is None or stored[0].released or stored[0].pipeline != self.pipeline:
                 return
             released = encode(Owner(pipeline=self.pipeline, topic=self.topic, released=True), write_stamp())
-            if self.store.replace(self.address.owner_key, released, found[1]):
+            if self.store.replace(self.address.owner_key, released, stored[1]):
                 return
         raise self._owner_kept()
 
@@ -223,7 +223,7 @@ class TopicLog:
         owner_url = self.store.url(self.address.owner_key)
         return UnknownOutcomeError(
             f"the owner document of topic {self.topic!r} could not be replaced: the store gave no usable answer "
-            f"{_TRIES} times. Nothing is lost; try again: {owner_url}"
+            f"{_OWNER_TRIES} times. Nothing is lost; try again: {owner_url}"
         )
 
     def _read_owner(self) -> tuple[Owner, str] | None:
@@ -439,7 +439,7 @@ class TopicLog:
         """
         prefix, largest = addresses.indexes_prefix(self.prefix), self.index_sizes[-1]
         begin = (first - 1) // largest * largest + 1
-        found = {}
+        sizes = {}
         # No name is equal to it, and all that begin with this number are greater.
         for info in self.store.walk(prefix, after=f"{prefix}{begin:010d}" if begin > 1 else ""):
             name = _INDEX_NAME.fullmatch(info.key.removeprefix(prefix))
@@ -449,8 +449,8 @@ class TopicLog:
             if numbers and numbers[-1] < first:
                 continue
             if len(numbers) in self.index_sizes and numbers.start >= 1 and (numbers.start - 1) % len(numbers) == 0:
-                found[numbers] = info.size
-        return found
+                sizes[numbers] = info.size
+        return sizes
 
     def read_index(self, numbers: range) -> LogIndex | None:
         """The index of these batches, or None if there is none; not cached.

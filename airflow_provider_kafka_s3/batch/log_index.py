@@ -232,8 +232,8 @@ def parts(
         # Large ones first: they take the fewest requests.
         sizes = disjoint(topic_log, marker, topic_log.indexes(first, high), largest_first=True)
     pieces = _cut(wanted, [*sizes])
-    for some in together(pieces, lambda piece: 0 if piece[1] is None else sizes[piece[1]], most=_INDEXES):
-        yield from _parts_of(topic_log, some, parallel)
+    for group in together(pieces, lambda piece: 0 if piece[1] is None else sizes[piece[1]], most=_INDEXES):
+        yield from _parts_of(topic_log, group, parallel)
 
 
 def disjoint(
@@ -266,17 +266,17 @@ def together(items: Iterable[T], size: Callable[[T], int], *, most: int) -> Iter
         size: bytes of the index of an item.
         most: items of a list at most.
     """
-    some: list[T] = []
+    group: list[T] = []
     left = _TOGETHER
     for item in items:
         needed = size(item)
-        if some and (len(some) == most or needed > left):
-            yield some
-            some, left = [], _TOGETHER
-        some.append(item)
+        if group and (len(group) == most or needed > left):
+            yield group
+            group, left = [], _TOGETHER
+        group.append(item)
         left -= needed
-    if some:
-        yield some
+    if group:
+        yield group
 
 
 def read_or_warn(topic_log: TopicLog, numbers: range) -> LogIndex | None:
@@ -341,15 +341,15 @@ def read_documents(
         parallel: runs requests at once.
         layouts: first batch with each layout, which is added to; None: layouts are not compared.
     """
-    at, plans_at_once, decisions_at_once = 0, _DECISIONS, 1
-    while at < len(numbers):
-        plans = parallel(topic_log.require_plan, numbers[at : at + plans_at_once], threads=_PLANS)
-        at += len(plans)
+    start, plans_at_once, decisions_at_once = 0, _DECISIONS, 1
+    while start < len(numbers):
+        plans = parallel(topic_log.require_plan, numbers[start : start + plans_at_once], threads=_PLANS)
+        start += len(plans)
         plans_at_once = _at_once(_PLANS, [len(plan.slices) for plan, _ in plans])
         while plans:
-            some, plans = plans[:decisions_at_once], plans[decisions_at_once:]
-            decisions = parallel(lambda one: topic_log.require_decision(one[0].batch), some, threads=_DECISIONS)
-            for (plan, plan_sha256), (decision, manifest_sha256) in zip(some, decisions, strict=True):
+            block, plans = plans[:decisions_at_once], plans[decisions_at_once:]
+            decisions = parallel(lambda one: topic_log.require_decision(one[0].batch), block, threads=_DECISIONS)
+            for (plan, plan_sha256), (decision, manifest_sha256) in zip(block, decisions, strict=True):
                 like = None
                 if plan.layout is not None:
                     like = plan.batch if layouts is None else layouts.setdefault(plan.layout.at(0), plan.batch)
@@ -365,11 +365,11 @@ def _at_once(most: int, entries: Sequence[int]) -> int:
 
 def _with_claims(topic_log: TopicLog, batches: Sequence[IndexedBatch], parallel: Parallel) -> Iterator[IndexedBatch]:
     """Batches of an index, with the claims that are in their plans only."""
-    for at in range(0, len(batches), _LARGE_PLANS):
-        some = batches[at : at + _LARGE_PLANS]
-        without = [batch.batch for batch in some if batch.claim is None]
+    for start in range(0, len(batches), _LARGE_PLANS):
+        block = batches[start : start + _LARGE_PLANS]
+        without = [batch.batch for batch in block if batch.claim is None]
         plans = dict(zip(without, parallel(topic_log.require_plan, without, threads=_LARGE_PLANS), strict=True))
-        for batch in some:
+        for batch in block:
             if batch.claim is not None:
                 yield batch
                 continue
@@ -388,27 +388,27 @@ def _has_whole(marker: Marker, numbers: range, size: int) -> bool:
 
 def _cut(wanted: Iterable[range], indexes: Sequence[range]) -> Iterator[tuple[range, range | None]]:
     """Consecutive pieces of the wanted numbers, each with the index that has it, if there is one."""
-    at = 0
+    position = 0
     for numbers in wanted:
         n = numbers[0]
         while n <= numbers[-1]:
-            while at < len(indexes) and indexes[at][-1] < n:
-                at += 1
-            index = indexes[at] if at < len(indexes) and indexes[at][0] <= n else None
+            while position < len(indexes) and indexes[position][-1] < n:
+                position += 1
+            index = indexes[position] if position < len(indexes) and indexes[position][0] <= n else None
             last = numbers[-1]
             if index is not None:
                 last = min(last, index[-1])
-            elif at < len(indexes):
-                last = min(last, indexes[at][0] - 1)
+            elif position < len(indexes):
+                last = min(last, indexes[position][0] - 1)
             yield range(n, last + 1), index
             n = last + 1
 
 
 def _parts_of(topic_log: TopicLog, group: Sequence[tuple[range, range | None]], parallel: Parallel) -> Iterator[Part]:
     indexes = [index for _, index in group if index is not None]
-    found = dict(zip(indexes, parallel(lambda one: _of_this_log(topic_log, one), indexes), strict=True))
+    documents = dict(zip(indexes, parallel(lambda index: _of_this_log(topic_log, index), indexes), strict=True))
     for numbers, index in group:
-        document = None if index is None else found[index]
+        document = None if index is None else documents[index]
         if document is None:
             yield Part(numbers)
         else:

@@ -121,17 +121,17 @@ def _owner_of(store: DurableStore, topics_dir: str, topic: str) -> str | None:
         key = addresses.owner_key(topics_dir, topic)
     except ConfigurationError:
         return None
-    found = read_owner(store, key, topics_dir=topics_dir)
-    return None if found is None or found[0].released else found[0].pipeline
+    stored = read_owner(store, key, topics_dir=topics_dir)
+    return None if stored is None or stored[0].released else stored[0].pipeline
 
 
 def _is_released(store: DurableStore, topics_dir: str, key: str) -> bool:
     """Whether a pipeline has released the topic of this owner document, so that none of its objects exist."""
     try:
-        found = read_owner(store, key, topics_dir=topics_dir)
+        stored = read_owner(store, key, topics_dir=topics_dir)
     except ControlError:
         return False
-    return found is not None and found[0].released
+    return stored is not None and stored[0].released
 
 
 def _object_of_a_day(store: DurableStore, outer: str, folder: str) -> str | None:
@@ -142,8 +142,8 @@ def _object_of_a_day(store: DurableStore, outer: str, folder: str) -> str | None
     def first_page() -> list[str]:
         return [info.key for info in itertools.islice(store.store.list(f"{outer}{folder}/"), _PAGE)]
 
-    found = store.retrier.call(first_page, what=f"LIST {store.url(f'{outer}{folder}/')}")
-    return next((key for key in found if _OF_A_DAY.fullmatch(key.removeprefix(outer))), None)
+    listed = store.retrier.call(first_page, what=f"LIST {store.url(f'{outer}{folder}/')}")
+    return next((key for key in listed if _OF_A_DAY.fullmatch(key.removeprefix(outer))), None)
 
 
 def _owner_keys_below(store: DurableStore, data_prefix: str) -> list[str]:
@@ -152,7 +152,7 @@ def _owner_keys_below(store: DurableStore, data_prefix: str) -> list[str]:
     def first_page() -> list[str]:
         return [info.key for info in itertools.islice(store.store.list(data_prefix), _PAGE)]
 
-    found = store.retrier.call(first_page, what=f"LIST {store.url(data_prefix)}")
+    candidates = store.retrier.call(first_page, what=f"LIST {store.url(data_prefix)}")
     if data_prefix.endswith("/"):
-        found += [info.key for info in store.list(addresses.owners_prefix(data_prefix.removesuffix("/")))]
-    return [key for key in found if f"/{addresses.owners_prefix('')}" in key]
+        candidates += [info.key for info in store.list(addresses.owners_prefix(data_prefix.removesuffix("/")))]
+    return [key for key in candidates if f"/{addresses.owners_prefix('')}" in key]

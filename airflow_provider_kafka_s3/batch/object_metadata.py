@@ -35,12 +35,12 @@ def has_crc32(crc32: int, entry: ObjectEntry, head: Callable[[], ObjectInfo | No
         entry: of the manifest.
         head: gives the attributes of the object; called if they are not those of the manifest.
     """
-    found = f"{crc32:08x}"
-    if found == entry.crc32.lower():
+    hex_crc32 = f"{crc32:08x}"
+    if hex_crc32 == entry.crc32.lower():
         return True
     info = head()
     return (
         info is not None
         and info.metadata.get(CONTENT_METADATA) == entry.content
-        and info.metadata.get(CRC32_METADATA) == found
+        and info.metadata.get(CRC32_METADATA) == hex_crc32
     )

@@ -38,13 +38,13 @@ log = logging.getLogger(__name__)
 _SETTLE_LOOKS: Final = 6
 """HEAD requests for an object whose upload is gone before it counts as absent: a Complete may be in progress."""
 
-_TRIES: Final = 4
+_S3_TRIES: Final = 4
 """Attempts at a request while the store gives no usable answer, or refuses."""
 
 _Upload = Literal["visible", "gone", "refused"]
 """State of a listed upload: its object is visible; it is gone without an object; it is pending, and refused."""
 
-_AT_ONCE: Final = 512
+_OBJECTS_AT_ONCE: Final = 512
 """Objects completed before a check whether any succeeded: a store that is down does not get requests for all."""
 
 
@@ -141,7 +141,7 @@ class BatchObjects:
 
     def abort_refused(self, lost: Sequence[Lost]) -> None:
         """Abort the pending uploads of objects that a person accepted as lost: they must not become visible later."""
-        self.abort([one.entry for one in lost if one.refused])
+        self.abort([loss.entry for loss in lost if loss.refused])
 
     def _make_all_visible(
         self, plan: Plan, entries: Sequence[ObjectEntry], *, accepting: bool
@@ -150,10 +150,10 @@ class BatchObjects:
 
         Losses are accepted for all objects of a batch, so then no object is left out.
         """
-        at_once = max(_AT_ONCE, len(entries)) if accepting else _AT_ONCE
+        at_once = max(_OBJECTS_AT_ONCE, len(entries)) if accepting else _OBJECTS_AT_ONCE
         results: list[tuple[ObjectEntry, _Upload | _Unanswered | KafkaS3Error]] = []
-        for at in range(0, len(entries), at_once):
-            block = entries[at : at + at_once]
+        for start in range(0, len(entries), at_once):
+            block = entries[start : start + at_once]
             block_results = self.parallel(lambda entry: self._make_visible(plan, entry), block)
             results += zip(block, block_results, strict=True)
             if all(isinstance(r, _Unanswered | TransientError | ConfigurationError) for r in block_results):
@@ -175,9 +175,9 @@ class BatchObjects:
         refusals = 0
         error: KafkaS3Error = UnknownOutcomeError(
             f"an object of topic {plan.topic!r}, batch {plan.batch}, could not be completed: the store gave no usable "
-            f"answer {_TRIES} times. The batch is decided and loses nothing; try again: {self.store.url(entry.key)}"
+            f"answer {_S3_TRIES} times. The batch is decided and loses nothing; try again: {self.store.url(entry.key)}"
         )
-        for attempt in range(1, _TRIES + 1):
+        for attempt in range(1, _S3_TRIES + 1):
             try:
                 answer = self.store.complete(entry.key, entry.upload_id, entry.upload_parts())
             except (AccessDeniedError, BucketNotFoundError, ThrottledError):
@@ -198,7 +198,7 @@ class BatchObjects:
             self._abort(entry)
             return "visible"
         # A single refusal may have another cause, such as a request damaged in transit.
-        if refusals == _TRIES:
+        if refusals == _S3_TRIES:
             return "refused"
         error.add_note(
             f"if the error persists, write the object again from Kafka, or accept that it is lost: "
@@ -399,7 +399,7 @@ class BatchObjects:
             CONTENT_METADATA: entry.content,
             CRC32_METADATA: built.crc32,
         }
-        for attempt in range(1, _TRIES + 1):
+        for attempt in range(1, _S3_TRIES + 1):
             # The last check before each write: an object that a user deleted after the batch was resolved must not
             # come back.
             if only_unresolved and self.log.require_marker()[0].is_resolved(plan.batch):
@@ -411,5 +411,5 @@ class BatchObjects:
             self.store.retrier.pause(attempt)
         raise UnknownOutcomeError(
             f"an object of topic {plan.topic!r}, batch {plan.batch}, could not be written again: the store gave no "
-            f"usable answer {_TRIES} times. Try again: {self.store.url(entry.key)}"
+            f"usable answer {_S3_TRIES} times. Try again: {self.store.url(entry.key)}"
         )

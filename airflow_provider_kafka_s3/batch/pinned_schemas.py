@@ -74,12 +74,12 @@ class PinnedSchemas:
             AccessDeniedError: the registry or the store refuses the login.
             TransientError: the registry or the store gave no usable answer.
         """
-        found = self._known.get(schema_id)
-        if found is None:
+        registered = self._known.get(schema_id)
+        if registered is None:
             if schema_id in self._absent:
                 raise SchemaNotFoundError(self._absent[schema_id])
-            found = self._known[schema_id] = self._read_or_pin(schema_id)
-        return found
+            registered = self._known[schema_id] = self._read_or_pin(schema_id)
+        return registered
 
     def address(self, schema_id: int) -> str:
         """URL of the stored schema."""

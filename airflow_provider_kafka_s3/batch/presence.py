@@ -76,7 +76,7 @@ def require_objects(
             urls = [committer.store.url(entry.key) for entry in entries]
             log.warning("objects are gone, ignored since on_missing='ignore': %s", few(urls))
     if lost:
-        accept = committer.log.remedies.accept_deleted([one.plan.batch for one in lost])
+        accept = committer.log.remedies.accept_deleted([loss.plan.batch for loss in lost])
         raise batch_loss(committer.log, lost, f"Accept that they are gone: {accept}")
     return existing + restored, restored
 

@@ -187,15 +187,15 @@ def spans(plan: Plan, entries: Iterable[ObjectEntry]) -> dict[Slice, tuple[int, 
     Whether a schema fits the open object of a record may make it a dead letter, so with ``schema_compatibility`` dead
     letters follow from all records of their slice only.
     """
-    found: dict[int, tuple[int, int]] = {}
+    bounds: dict[int, tuple[int, int]] = {}
     for entry in entries:
         for part in entry.by_slice:
             start, end = part.min_offset, part.max_offset + 1
             if plan.layout is not None and plan.layout.schema_compatibility and is_dead_letters(plan, entry):
                 start, end = plan.slices[part.id].start, plan.slices[part.id].end
-            low, high = found.get(part.id, (start, end))
-            found[part.id] = min(low, start), max(high, end)
-    return {plan.slices[i]: found[i] for i in sorted(found)}
+            low, high = bounds.get(part.id, (start, end))
+            bounds[part.id] = min(low, start), max(high, end)
+    return {plan.slices[i]: bounds[i] for i in sorted(bounds)}
 
 
 def _groups(plan: Plan, entries: Sequence[ObjectEntry]) -> Iterable[list[ObjectEntry]]:
@@ -263,13 +263,13 @@ def batch_loss(topic_log: TopicLog, lost: Sequence[Lost], accept: str) -> BatchL
         lost: at least one object.
         accept: sentence with the remedy and its full command.
     """
-    batches = sorted({one.plan.batch for one in lost})
+    batches = sorted({loss.plan.batch for loss in lost})
     of = f"batch {batches[0]}" if len(batches) == 1 else f"{len(batches)} batches from {batches[0]} on"
     reasons: dict[str, list[str]] = {}
-    for one in lost:
-        reasons.setdefault(one.why, []).append(str(one))
+    for loss in lost:
+        reasons.setdefault(loss.why, []).append(str(loss))
     why_lost = few([f"{why} ({few(where, by='; ')})" for why, where in reasons.items()], by="; ")
-    refused = [one for one in lost if one.refused]
+    refused = [loss for loss in lost if loss.refused]
     kept = (
         f" The store refuses to complete the uploads of {len(refused):,} of them. These are kept: if the cause can be "
         f"removed (a proxy that changes requests?), remove it and run again before they expire."
@@ -280,5 +280,5 @@ def batch_loss(topic_log: TopicLog, lost: Sequence[Lost], accept: str) -> BatchL
         f"{count(len(lost), 'object')} of {of} of topic {topic_log.topic!r} cannot be written again from Kafka: "
         f"{why_lost}. Neither HEAD nor GET nor LIST requests find them, the last ones after a pause. All others were "
         f"written. The marker was not changed.{kept} {accept}. Gone: "
-        f"{few([topic_log.store.url(one.entry.key) for one in lost])}"
+        f"{few([topic_log.store.url(loss.entry.key) for loss in lost])}"
     )

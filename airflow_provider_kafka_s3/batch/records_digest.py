@@ -85,8 +85,8 @@ class RecordsOfBatch:
             self._in_place = self._in_place or _Numbers(self._batch, whole=self._whole)
             self._in_place.add_to(digest, rows.start, rows.stop)
         elif self._batch.nbytes > _MOVED_BYTES:
-            some = self._batch.take(int64_array(rows.indices))
-            _Numbers(some, whole=self._whole).add_to(digest, 0, some.num_rows)
+            selected = self._batch.take(int64_array(rows.indices))
+            _Numbers(selected, whole=self._whole).add_to(digest, 0, selected.num_rows)
         else:
             if self._moved is None or self._moved[0] is not rows.order:
                 moved = self._batch.take(int64_array(rows.order))

@@ -84,8 +84,8 @@ class Remedies:
         """Writes missing objects again from Kafka; ``unproven`` vouches for its records."""
         listed = sorted(set(batches))
         # Without a batch the command covers all landed offsets.
-        some = _batch_options(listed) if len(listed) <= _LISTED else ()
-        return self._line("verify", "--restore", *some, *(_UNPROVEN if unproven else ()))
+        options = _batch_options(listed) if len(listed) <= _LISTED else ()
+        return self._line("verify", "--restore", *options, *(_UNPROVEN if unproven else ()))
 
     def abandon_or_leave_out(self, batch: int) -> str:
         """The sentence for a batch that cannot be executed as planned."""

@@ -61,7 +61,7 @@ __all__ = ["TopicRun"]
 
 log = logging.getLogger(__name__)
 
-_AT_ONCE: Final = 64
+_MANIFESTS_AT_ONCE: Final = 64
 """Manifests that are in memory together while dead letters are counted."""
 
 
@@ -212,14 +212,14 @@ class TopicRun:
         return stored
 
     def _view_or_create(self) -> View:
-        found = self.log.read_marker()
-        if found is None:
+        stored = self.log.read_marker()
+        if stored is None:
             # The marker is read again after the plan: another run may be creating both now.
             if self.log.read_plan(1) is not None:
                 self.log.require_marker()
             else:
                 self._create_marker()
-        return self.log.view(found)
+        return self.log.view(stored)
 
     def _create_marker(self) -> None:
         info = self.source.describe(self.topic)
@@ -433,15 +433,15 @@ class TopicRun:
         if self.request.max_dead_letters is None:
             return
         batches = [n for n in range(low, next_) if n not in self._counted and n != other_than]
-        for at in range(0, len(batches), _AT_ONCE):
-            some = batches[at : at + _AT_ONCE]
-            for batch, decision in zip(some, self.committer.parallel(self.log.read_manifest, some), strict=True):
+        for start in range(0, len(batches), _MANIFESTS_AT_ONCE):
+            block = batches[start : start + _MANIFESTS_AT_ONCE]
+            for batch, decision in zip(block, self.committer.parallel(self.log.read_manifest, block), strict=True):
                 if decision is None:
                     continue
                 self._counted.add(batch)
                 if decision.run == self.request.run:
                     self.dead_letters += decision.dead_letters
-                if len(batches) > _AT_ONCE:
+                if len(batches) > _MANIFESTS_AT_ONCE:
                     # A run that is cleared long after its first try.
                     self.log.forget(batch)
 

@@ -134,8 +134,8 @@ def _first_of(source: Source, topic: str, at: int, ends: Mapping[int, int]) -> d
 
     It is at most the end of the readable offsets: a timestamp can point into an open transaction.
     """
-    found = source.at_timestamp(topic, tuple(ends), at)
-    return {p: last if (first := found.get(p)) is None else min(first.offset, last) for p, last in ends.items()}
+    positions = source.at_timestamp(topic, tuple(ends), at)
+    return {p: last if (first := positions.get(p)) is None else min(first.offset, last) for p, last in ends.items()}
 
 
 def _hidden_end(topic: str, hidden: Mapping[int, TimedOffset]) -> RecordError:

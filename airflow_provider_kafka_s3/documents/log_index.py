@@ -158,8 +158,8 @@ class IndexedBatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return any(self._box(partition) for partition in partitions)
 
     def _box(self, partition: int) -> Box | None:
-        at = bisect.bisect_right(self.hull, partition, key=lambda box: box[0]) - 1
-        return self.hull[at] if at >= 0 and partition <= self.hull[at][1] else None
+        index = bisect.bisect_right(self.hull, partition, key=lambda box: box[0]) - 1
+        return self.hull[index] if index >= 0 and partition <= self.hull[index][1] else None
 
     def within(self, ranges: int) -> IndexedBatch:
         """The same, with the hull in place of a claim of more ranges."""

@@ -278,7 +278,7 @@ class Manifest(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
         records: Counter[tuple[int, str | None]] = Counter()
         times: dict[str, tuple[int, int]] = {}
         for entry in self.objects:
-            if times.setdefault(entry.content, found := (entry.min_timestamp, entry.max_timestamp)) != found:
+            if times.setdefault(entry.content, timestamps := (entry.min_timestamp, entry.max_timestamp)) != timestamps:
                 raise ValueError(f"object {entry.key} has other timestamps than the object beside it")
             kind = dead if entry.key.startswith(dead) else sibling_of_key(plan.layout, entry.key)
             for part in entry.by_slice:
@@ -289,9 +289,9 @@ class Manifest(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
             expected: dict[str | None, tuple[int, str]] = dict.fromkeys(siblings(plan.layout), all_of_them)
             expected |= dict.fromkeys({INDEX} & expected.keys() | {None}, with_values)
             expected[dead] = (result.dead_letters, "dead letters")
-            for kind, (count, what) in expected.items():
+            for kind, (count, label) in expected.items():
                 if records[result.id, kind] != count:
-                    raise ValueError(f"the objects of slice {result.id} do not add up to its {count} {what}")
+                    raise ValueError(f"the objects of slice {result.id} do not add up to its {count} {label}")
 
 
 def _check_slices(

@@ -227,8 +227,8 @@ def fold_batch(marker: Marker, batch: ResolvedBatch) -> Marker:
 
 def highest(*reached: Mapping[int, LogPosition]) -> dict[int, LogPosition]:
     """Per partition the highest of some positions; of equal offsets that of the latest epoch."""
-    found: dict[int, LogPosition] = {}
+    furthest: dict[int, LogPosition] = {}
     for positions in reached:
         for partition, position in positions.items():
-            found[partition] = max(position, found.get(partition, position))
-    return dict(sorted(found.items()))
+            furthest[partition] = max(position, furthest.get(partition, position))
+    return dict(sorted(furthest.items()))

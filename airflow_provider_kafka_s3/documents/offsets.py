@@ -47,14 +47,14 @@ def subtract(ranges: Ranges, taken: Ranges) -> Ranges:
     for start, end in ranges:
         while taken_at < len(taken) and taken[taken_at][1] <= start:
             taken_at += 1
-        at, rest = taken_at, start
-        while rest < end and at < len(taken) and taken[at][0] < end:
-            if taken[at][0] > rest:
-                left.append((rest, taken[at][0]))
-            rest = max(rest, taken[at][1])
-            at += 1
-        if rest < end:
-            left.append((rest, end))
+        index, low = taken_at, start
+        while low < end and index < len(taken) and taken[index][0] < end:
+            if taken[index][0] > low:
+                left.append((low, taken[index][0]))
+            low = max(low, taken[index][1])
+            index += 1
+        if low < end:
+            left.append((low, end))
     return tuple(left)
 
 

@@ -191,19 +191,19 @@ def cut_groups(offsets: Offsets, *, max_records: int) -> tuple[tuple[Slice, ...]
     count = -(-total // max_records)
     slices: list[Slice] = []
     groups: list[list[int]] = []
-    at = 0  # offsets before the slice
+    position = 0  # offsets before the slice
     for partition, ranges in offsets.items():
         for start, end in ranges:
             low = start
             while low < end:
                 # Group i begins at total * i // count.
-                group = ((at + 1) * count - 1) // total
-                high = min(end, low + total * (group + 1) // count - at)
+                group = ((position + 1) * count - 1) // total
+                high = min(end, low + total * (group + 1) // count - position)
                 if group == len(groups):
                     groups.append([])
                 groups[group].append(len(slices))
                 slices.append(Slice(id=len(slices), partition=partition, start=low, end=high))
-                at, low = at + high - low, high
+                position, low = position + high - low, high
     return tuple(slices), tuple(map(tuple, groups))
 
 

@@ -132,14 +132,14 @@ class ReplayPlan(Document, frozen=True, kw_only=True, forbid_unknown_fields=True
     @property
     def records(self) -> dict[int, int | None]:
         """Number of records in the objects of each Kafka partition; None: it is not known."""
-        found: dict[int, int | None] = {
+        totals: dict[int, int | None] = {
             partition: sum(one.records for step in steps for one in step)
             for partition, steps in self.partitions.items()
         }
         for partition, objects in self.foreign.items():
             counts = [one.records for one in objects if one.records is not None]
-            found[partition] = sum(counts) if len(counts) == len(objects) else None
-        return found
+            totals[partition] = sum(counts) if len(counts) == len(objects) else None
+        return totals
 
     def __post_init__(self) -> None:
         if self.batch < 0 or any(not 0 <= p <= MAX_PARTITION for p in self.numbers):

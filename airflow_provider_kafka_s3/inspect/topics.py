@@ -27,10 +27,10 @@ def owned_topics(store: DurableStore, *, topics_dir: str, pipeline: str | None =
     """
 
     def read(info: ObjectInfo) -> list[TopicAddress]:
-        found = read_owner(store, info.key, topics_dir=topics_dir)
-        if found is None:
+        stored = read_owner(store, info.key, topics_dir=topics_dir)
+        if stored is None:
             return []
-        owner = found[0]
+        owner = stored[0]
         if owner.released or pipeline not in (None, owner.pipeline):
             return []
         return [TopicAddress(topics_dir=topics_dir, pipeline=owner.pipeline, topic=owner.topic)]

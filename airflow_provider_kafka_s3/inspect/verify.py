@@ -99,27 +99,27 @@ def _verify(committer: Committer, request: RunRequest, record: RunRecord | None)
             committer.log.topic,
             undated,
         )
-    found = _Findings(committer, request, target)
+    findings = _Findings(committer, request, target)
     if marker is not None:
-        found.read(_covering(committer, target, generation, record, marker))
+        findings.read(_covering(committer, target, generation, record, marker))
     written = False
     if marker is not None and request.action == "restore":
         written = follow_run(committer.log, marker, request.layout, committer.parallel, every_batch=True)
-    found.raise_problems()
+    findings.raise_problems()
     return TopicResult(
         topic=committer.log.topic,
         status="ok" if target else "empty",
         target=target,
-        batches=tuple(sorted(found.batches, key=lambda b: b.batch)),
+        batches=tuple(sorted(findings.batches, key=lambda b: b.batch)),
         skipped=NO_OFFSETS if marker is None else marker.lost_in(generation) & target,
-        verified=found.intact + len(found.restored),
-        wrote=bool(found.restored) or written,
+        verified=findings.intact + len(findings.restored),
+        wrote=bool(findings.restored) or written,
         verification=Verification(
-            objects=found.intact + len(found.restored),
-            size=found.size,
-            missing=tuple(found.missing),
-            restored=tuple(found.restored),
-            accepted=tuple(found.accepted),
+            objects=findings.intact + len(findings.restored),
+            size=findings.size,
+            missing=tuple(findings.missing),
+            restored=tuple(findings.restored),
+            accepted=tuple(findings.accepted),
             uncovered=uncovered,
             undated=undated,
         ),
@@ -127,11 +127,11 @@ def _verify(committer: Committer, request: RunRequest, record: RunRecord | None)
 
 
 def _marker(committer: Committer, record: RunRecord | None) -> Marker | None:
-    found = committer.log.read_marker()
+    stored = committer.log.read_marker()
     # Runs and plans are recorded after the marker is created.
-    if found is None and (record is not None or committer.log.read_plan(1) is not None):
-        found = committer.log.require_marker()
-    return None if found is None else found[0]
+    if stored is None and (record is not None or committer.log.read_plan(1) is not None):
+        stored = committer.log.require_marker()
+    return None if stored is None else stored[0]
 
 
 def _selected(
@@ -317,18 +317,18 @@ def _read_once(committer: Committer, plan: Plan, entry: ObjectEntry) -> tuple[in
         return 0, ""
     if not matches(info, plan.batch, entry):
         return 0, f"{info.size} bytes instead of {entry.size}, metadata {dict(info.metadata)}"[:300]
-    checksum = at = 0
-    while at < info.size:
-        piece = store.get(entry.key, start=at, end=min(at + _PIECE, info.size))
+    checksum = position = 0
+    while position < info.size:
+        piece = store.get(entry.key, start=position, end=min(position + _PIECE, info.size))
         if piece is None:
-            return at, ""
+            return position, ""
         if piece.etag != info.etag or not piece.body:
             raise UnknownOutcomeError(
                 f"an object of topic {plan.topic!r}, batch {plan.batch}, changed while it was read. Nothing was "
                 f"written; try again: {store.url(entry.key)}"
             )
         checksum = isal_zlib.crc32(piece.body, checksum)
-        at += len(piece.body)
+        position += len(piece.body)
     if not has_crc32(checksum, entry, lambda: info):
-        return at, f"CRC32 {checksum:08x} instead of {entry.crc32}"
-    return at, None
+        return position, f"CRC32 {checksum:08x} instead of {entry.crc32}"
+    return position, None

@@ -150,8 +150,8 @@ class ClientEvents:
             self.denied = error
         if error.name() == "_ALL_BROKERS_DOWN":
             self.all_down_since = self.all_down_since or time.monotonic()
-        elif found := _NO_CONNECTION.search(error.str()):
-            self.no_connection[found["broker"]] = found["reason"].strip()
+        elif match := _NO_CONNECTION.search(error.str()):
+            self.no_connection[match["broker"]] = match["reason"].strip()
         else:
             self._note_closed(error.str())
         # "All brokers are down" follows every failed connection, and does not contain the reason.
@@ -170,10 +170,10 @@ class ClientEvents:
             log.log(min(level, quiet), "librdkafka: %s", text)
 
     def _note_closed(self, text: str) -> None:
-        if found := _CLOSED.search(text):
-            is_foreign = "Invalid response size" in found["reason"]
-            hint = _NOT_KAFKA if is_foreign else _HINTS.get(found["state"], "the reason is not known")
-            self.closed[found["broker"]] = f"the listener closes connections ({hint})"
+        if match := _CLOSED.search(text):
+            is_foreign = "Invalid response size" in match["reason"]
+            hint = _NOT_KAFKA if is_foreign else _HINTS.get(match["state"], "the reason is not known")
+            self.closed[match["broker"]] = f"the listener closes connections ({hint})"
 
 
 def _refused_by_tls(name: str, reason: str) -> bool:

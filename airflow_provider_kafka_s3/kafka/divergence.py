@@ -72,7 +72,7 @@ def find_divergences(
         "fetch.message.max.bytes": 1,
     }
     reader = consumer(settings, events)
-    found: dict[tuple[str, int], int] = {}
+    divergences: dict[tuple[str, int], int] = {}
     left = dict(reached)
     deadline = time.monotonic() + timeout
     try:
@@ -81,12 +81,12 @@ def find_divergences(
             for message in reader.consume(len(left), timeout=_WAIT):
                 position = left.pop((message.topic() or "", message.partition() or 0), None)
                 if position is not None and (end := _end_of_epoch(message, position)) is not None:
-                    found[message.topic() or "", message.partition() or 0] = end
+                    divergences[message.topic() or "", message.partition() or 0] = end
             if left and (events.denied is not None or time.monotonic() > deadline):
                 raise to_error(events.denied, events, what=what)
     finally:
         reader.close()
-    return found
+    return divergences
 
 
 def _end_of_epoch(message: Message, reached: LogPosition) -> int | None:

@@ -182,6 +182,6 @@ def _mechanism(config: Mapping[str, object]) -> str:
 def _region_of_servers(config: Mapping[str, object]) -> str | None:
     """The region in the names of the bootstrap servers, if all are of Amazon MSK and in one region; else None."""
     servers = str(config.get("bootstrap.servers", config.get("metadata.broker.list")) or "").split(",")
-    found = [_MSK_SERVER.search(server.strip()) for server in servers]
-    regions = {match[1].lower() if match else None for match in found}
+    matches = [_MSK_SERVER.search(server.strip()) for server in servers]
+    regions = {match[1].lower() if match else None for match in matches}
     return regions.pop() if len(regions) == 1 else None

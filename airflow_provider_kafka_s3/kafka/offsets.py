@@ -190,18 +190,18 @@ class KafkaCluster:
             ConfigurationError: the name is invalid, or settings do not fit the brokers.
             KafkaUnavailableError: no response in time.
         """
-        what = f"describe topic {topic!r} at {self.bootstrap_servers}"
+        action = f"describe topic {topic!r} at {self.bootstrap_servers}"
         try:
-            return self._send_joint(self._descriptions, _describe, topic, what)
+            return self._send_joint(self._descriptions, _describe, topic, action)
         except TopicNotFoundError as e:
             # The cluster may be another one than the user means.
             with contextlib.suppress(KafkaS3Error):
-                e.cluster_id = self._send(self._cluster_id, what)
+                e.cluster_id = self._send(self._cluster_id, action)
             raise
 
     def _cluster_id(self, client: _Client, timeout: float) -> str | None:
-        what = f"describe the cluster at {self.bootstrap_servers}"
-        return client.wait(client.admin.describe_cluster(request_timeout=timeout), timeout, what).cluster_id or None
+        action = f"describe the cluster at {self.bootstrap_servers}"
+        return client.wait(client.admin.describe_cluster(request_timeout=timeout), timeout, action).cluster_id or None
 
     def topic_settings(self, topic: str) -> dict[str, str]:
         """The settings of a topic, with their defaults.
@@ -209,16 +209,16 @@ class KafkaCluster:
         Raises:
             KafkaS3Error: see :meth:`describe`.
         """
-        what = f"describe the settings of topic {topic!r} at {self.bootstrap_servers}"
+        action = f"describe the settings of topic {topic!r} at {self.bootstrap_servers}"
 
         def request(client: _Client, timeout: float) -> dict[str, str]:
             from confluent_kafka.admin import ConfigResource, ResourceType
 
             resource = ConfigResource(ResourceType.TOPIC, topic)
             response = client.admin.describe_configs([resource], request_timeout=timeout)[resource]
-            return {name: str(entry.value) for name, entry in client.wait(response, timeout, what).items()}
+            return {name: str(entry.value) for name, entry in client.wait(response, timeout, action).items()}
 
-        return self._send(request, what)
+        return self._send(request, action)
 
     def earliest(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
         """The first offset that Kafka still has, per partition; the end of the partition if it is empty.
@@ -226,8 +226,8 @@ class KafkaCluster:
         Raises:
             KafkaS3Error: see :meth:`describe`.
         """
-        found = self._find(topic, partitions, _EARLIEST, "read_uncommitted", "find the start of")
-        return {partition: at.offset for partition, at in found.items()}
+        offsets = self._find(topic, partitions, _EARLIEST, "read_uncommitted", "find the start of")
+        return {partition: at.offset for partition, at in offsets.items()}
 
     def ends(self, topic: str, partitions: Iterable[int], isolation: Isolation) -> dict[int, int]:
         """The offset after the last one that a reader may read, per partition.
@@ -250,8 +250,8 @@ class KafkaCluster:
         Raises:
             KafkaS3Error: see :meth:`describe`.
         """
-        found = self._find(topic, partitions, _LATEST, isolation, "find the end of")
-        return {partition: LogEnd(at.offset, at.epoch) for partition, at in found.items()}
+        offsets = self._find(topic, partitions, _LATEST, isolation, "find the end of")
+        return {partition: LogEnd(at.offset, at.epoch) for partition, at in offsets.items()}
 
     def divergences(self, topic: str, reached: Mapping[int, LogPosition]) -> dict[int, int]:
         """Where logs are no longer those of an earlier leader epoch; see :func:`~.divergence.find_divergences`.
@@ -269,10 +269,10 @@ class KafkaCluster:
         """
         if not reached:
             return {}
-        what = f"compare the log of topic {topic!r} ({_named(sorted(reached))}) with its landed offsets"
+        action = f"compare the log of topic {topic!r} ({_named(sorted(reached))}) with its landed offsets"
         key = _Reached(topic, tuple(sorted(reached.items())))
         request = functools.partial(_compare, self._config)
-        return self._send_joint(self._divergences, request, key, f"{what} at {self.bootstrap_servers}")
+        return self._send_joint(self._divergences, request, key, f"{action} at {self.bootstrap_servers}")
 
     def at_timestamp(self, topic: str, partitions: Iterable[int], milliseconds: int) -> dict[int, TimedOffset | None]:
         """The first offset whose timestamp is at or after a point in time, per partition; None if there is none.
@@ -289,8 +289,8 @@ class KafkaCluster:
         Raises:
             KafkaS3Error: see :meth:`describe`.
         """
-        found = self._find(topic, partitions, milliseconds, "read_uncommitted", "find a point in time in")
-        return {p: TimedOffset(at.offset, at.timestamp) if at.offset >= 0 else None for p, at in found.items()}
+        offsets = self._find(topic, partitions, milliseconds, "read_uncommitted", "find a point in time in")
+        return {p: TimedOffset(at.offset, at.timestamp) if at.offset >= 0 else None for p, at in offsets.items()}
 
     def consumer_group(self, name: str) -> ConsumerGroup:
         """A consumer group; one that does not exist has neither members nor offsets.
@@ -298,7 +298,7 @@ class KafkaCluster:
         Raises:
             KafkaS3Error: see :meth:`describe`.
         """
-        what = f"read the committed offsets of consumer group {name!r} at {self.bootstrap_servers}"
+        action = f"read the committed offsets of consumer group {name!r} at {self.bootstrap_servers}"
 
         def request(client: _Client, timeout: float) -> ConsumerGroup:
             from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaException
@@ -307,18 +307,18 @@ class KafkaCluster:
             # group is another broker, or still loads its offsets (confluentinc/librdkafka#5040). To this one it is an
             # error, which is repeated.
             (described,) = client.admin.describe_consumer_groups([name], request_timeout=timeout).values()
-            client.wait(described, timeout, what)
+            client.wait(described, timeout, action)
             committed = client.admin.list_consumer_group_offsets(
                 [ConsumerGroupTopicPartitions(name)], require_stable=True, request_timeout=timeout
             )[name]
             offsets: dict[str, dict[int, int]] = {}
-            for found in client.wait(committed, timeout, what).topic_partitions:
-                if found.error is not None:
-                    raise KafkaException(found.error)
-                if found.offset >= 0:
-                    offsets.setdefault(found.topic, {})[found.partition] = int(found.offset)
+            for position in client.wait(committed, timeout, action).topic_partitions:
+                if position.error is not None:
+                    raise KafkaException(position.error)
+                if position.offset >= 0:
+                    offsets.setdefault(position.topic, {})[position.partition] = int(position.offset)
             # A description has no members of groups with Kafka's newer protocol; a listing has the state of both.
-            listed = client.wait(client.admin.list_consumer_groups(request_timeout=timeout), timeout, what)
+            listed = client.wait(client.admin.list_consumer_groups(request_timeout=timeout), timeout, action)
             states = [group.state for group in listed.valid if group.group_id == name]
             if not states and listed.errors:
                 raise KafkaException(listed.errors[0])
@@ -326,7 +326,7 @@ class KafkaCluster:
             active = [state.name.lower().replace("_", " ") for state in states if state not in at_rest]
             return ConsumerGroup(name, active[0] if active else "", offsets)
 
-        return self._send(request, what)
+        return self._send(request, action)
 
     def _find(
         self, topic: str, partitions: Iterable[int], at: int, isolation: Isolation, verb: str
@@ -334,8 +334,8 @@ class KafkaCluster:
         position = _Position(topic, tuple(sorted(set(partitions))), at, isolation)
         if not position.partitions:
             return {}
-        what = f"{verb} topic {topic!r} ({_named(position.partitions)}) at {self.bootstrap_servers}"
-        return self._send_joint(self._offsets, _list_offsets, position, what)
+        action = f"{verb} topic {topic!r} ({_named(position.partitions)}) at {self.bootstrap_servers}"
+        return self._send_joint(self._offsets, _list_offsets, position, action)
 
     def _send_joint(self, joint: JointRequests[K, T], request: _RequestOfKeys[K, T], key: K, what: str) -> T:
         """Send a request, repeated by the retrier; the first try includes the keys of other threads."""
@@ -479,7 +479,7 @@ def _describe(client: _Client, topics: Sequence[str], timeout: float, what: str)
     # Not list_topics(): a metadata request creates a missing topic on brokers that allow it.
     described = client.admin.describe_topics(TopicCollection([*topics]), request_timeout=timeout)
     cluster = client.admin.describe_cluster(request_timeout=timeout)
-    found = {topic: client.wait(future, timeout, what) for topic, future in described.items()}
+    descriptions = {topic: client.wait(future, timeout, what) for topic, future in described.items()}
     cluster_id = client.wait(cluster, timeout, what).cluster_id or None
     return {
         topic: TopicInfo(
@@ -488,7 +488,7 @@ def _describe(client: _Client, topics: Sequence[str], timeout: float, what: str)
             cluster_id=cluster_id,
             partitions=tuple(sorted(p.id for p in about.partitions)),
         )
-        for topic, about in found.items()
+        for topic, about in descriptions.items()
     }
 
 
@@ -502,14 +502,14 @@ def _list_offsets(
     levels = {"read_committed": IsolationLevel.READ_COMMITTED, "read_uncommitted": IsolationLevel.READ_UNCOMMITTED}
     futures: dict[tuple[Isolation, str, int], Any] = {}
     for isolation in {position.isolation for position in positions}:
-        some = [position for position in positions if position.isolation == isolation]
+        batch = [position for position in positions if position.isolation == isolation]
         specs = {
             TopicPartition(position.topic, number): special.get(position.at) or OffsetSpec.for_timestamp(position.at)
-            for position in some
+            for position in batch
             for number in position.partitions
         }
-        if len(specs) < sum(len(position.partitions) for position in some):
-            raise ValueError(f"a request has one position of a partition: {some}")
+        if len(specs) < sum(len(position.partitions) for position in batch):
+            raise ValueError(f"a request has one position of a partition: {batch}")
         sent = client.admin.list_offsets(specs, isolation_level=levels[isolation], request_timeout=timeout)
         futures |= {(isolation, of.topic, of.partition): future for of, future in sent.items()}
     try:
@@ -527,8 +527,8 @@ def _list_offsets(
         raise KafkaUnavailableError(
             f"no response from the leaders of {_named(silent)}: cannot {what}; try again when they respond"
         )
-    found = {of: _Found(int(r.offset), int(r.timestamp), _known(r.leader_epoch)) for of, r in results.items()}
-    return {p: {number: found[p.isolation, p.topic, number] for number in p.partitions} for p in positions}
+    offsets = {of: _Found(int(r.offset), int(r.timestamp), _known(r.leader_epoch)) for of, r in results.items()}
+    return {p: {number: offsets[p.isolation, p.topic, number] for number in p.partitions} for p in positions}
 
 
 def _exist(client: _Client, positions: Iterable[_Position], timeout: float, what: str) -> bool:
@@ -537,8 +537,8 @@ def _exist(client: _Client, positions: Iterable[_Position], timeout: float, what
 
     topics = TopicCollection([*{position.topic for position in positions}])
     described = client.admin.describe_topics(topics, request_timeout=timeout)
-    found = {(topic, p.id) for topic, f in described.items() for p in client.wait(f, timeout, what).partitions}
-    return all((position.topic, number) in found for position in positions for number in position.partitions)
+    existing = {(topic, p.id) for topic, f in described.items() for p in client.wait(f, timeout, what).partitions}
+    return all((position.topic, number) in existing for position in positions for number in position.partitions)
 
 
 def _known(epoch: int | None) -> int | None:
@@ -555,8 +555,8 @@ def _compare(
     reached = {(key.topic, partition): position for key in keys for partition, position in key.positions}
     if len(reached) < sum(len(key.positions) for key in keys):
         raise ValueError(f"a request has one position of a partition: {keys}")
-    found = find_divergences(config, reached, timeout=timeout, what=what)
-    return {key: {p: found[key.topic, p] for p, _ in key.positions if (key.topic, p) in found} for key in keys}
+    diverged = find_divergences(config, reached, timeout=timeout, what=what)
+    return {key: {p: diverged[key.topic, p] for p, _ in key.positions if (key.topic, p) in diverged} for key in keys}
 
 
 def _named(partitions: Sequence[int]) -> str:

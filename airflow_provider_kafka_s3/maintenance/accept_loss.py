@@ -49,15 +49,15 @@ def accept_loss(
         return ()
     lost, errors = completed
     raise_first(errors)
-    if rebuildable := [one for one in lost if one.rebuildable]:
+    if rebuildable := [loss for loss in lost if loss.rebuildable]:
         raise BatchLossError(
             f"not all missing objects of batch {batch} of topic {plan.topic!r} are lost. Nothing was recorded: "
             f"{rebuildable[0].why}. Objects that it could write: "
-            f"{few([committer.store.url(one.entry.key) for one in rebuildable])}"
+            f"{few([committer.store.url(loss.entry.key) for loss in rebuildable])}"
         )
     if lost and not other_cluster:
         _require_cluster(committer, batch)
-    recorded = record_gone(committer, batch, {one.entry.key for one in lost}, reason=reason, operator=operator)
+    recorded = record_gone(committer, batch, {loss.entry.key for loss in lost}, reason=reason, operator=operator)
     committer.objects.abort_refused(lost)
     # Every other object was checked just now, so the batch can be resolved.
     committer.resolve(plan, decision)

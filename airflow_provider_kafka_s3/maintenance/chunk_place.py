@@ -94,13 +94,13 @@ class ChunkText(NamedTuple):
 
     def has_in_order(self, values: Iterable[bytes]) -> bool:
         """Whether each of these values, with a line feed behind it, is in the chunk, in this order."""
-        text, at = b"\n" + self.text, 0
+        text, position = b"\n" + self.text, 0
         for value in values:
             line = b"\n%s\n" % value
-            at = text.find(line, at)
-            if at < 0:
+            position = text.find(line, position)
+            if position < 0:
                 return False
-            at += len(line) - 1  # the line feed behind a line is the one before the next
+            position += len(line) - 1  # the line feed behind a line is the one before the next
         return True
 
 
@@ -184,11 +184,11 @@ class _Search:
             if left == 0:
                 # All may have been deleted. If the lowest end is the first offset in Kafka, they ended just before it.
                 certain.add(earliest)
-        found = certain | self._possible
+        places = certain | self._possible
         # With several places it does not matter what is behind them.
-        is_complete = self._is_complete or len(found) > 1
-        is_certain = is_complete and len(found) == len(certain) == 1 and chunk.least_end >= earliest
-        return Ends(tuple(sorted(found)), is_certain, self._is_in_place and not is_certain, is_complete)
+        is_complete = self._is_complete or len(places) > 1
+        is_certain = is_complete and len(places) == len(certain) == 1 and chunk.least_end >= earliest
+        return Ends(tuple(sorted(places)), is_certain, self._is_in_place and not is_certain, is_complete)
 
     def _add_gap(self, offset: int) -> None:
         """If offsets before this one have no records: the last record of the chunk may have been compacted there.
@@ -239,8 +239,8 @@ class _Parts:
         self._lines = lines
         self._left = _COMPARED
         self._at: dict[bytes, list[int]] = {}
-        for at, line in enumerate(lines):
-            self._at.setdefault(line, []).append(at)
+        for place, line in enumerate(lines):
+            self._at.setdefault(line, []).append(place)
 
     @property
     def is_over(self) -> bool:
@@ -256,10 +256,10 @@ class _Parts:
         """
         number = 0
         for written in records:
-            at = self._before(written, end)
-            if at is None:
+            place = self._before(written, end)
+            if place is None:
                 break
-            end = at
+            end = place
             number += 1
         return number
 
@@ -284,9 +284,9 @@ class _Matcher:
         self._lines = lines
         self._matched = 0
         self._shorter = [0] * len(lines)
-        for at in range(1, len(lines)):
-            self.add(lines[at])
-            self._shorter[at] = self._matched
+        for index in range(1, len(lines)):
+            self.add(lines[index])
+            self._shorter[index] = self._matched
         self._matched = 0
 
     def add(self, line: bytes) -> bool:

@@ -137,8 +137,8 @@ def _layouts(topic_log: TopicLog, parallel: Parallel) -> list[Layout]:
     view = topic_log.view()
     for numbers in [*_with_other_layouts(topic_log, view.marker, parallel), [*view.open_plans]]:
         # In blocks, so that a missing plan ends the loop, however high the last number in the marker is.
-        for at in range(0, len(numbers), _PLANS_AT_ONCE):
-            layouts |= dict.fromkeys(parallel(layout, numbers[at : at + _PLANS_AT_ONCE], threads=16))
+        for start in range(0, len(numbers), _PLANS_AT_ONCE):
+            layouts |= dict.fromkeys(parallel(layout, numbers[start : start + _PLANS_AT_ONCE], threads=16))
     return [*{layout.at(0): layout for layout in layouts if layout is not None}.values()]
 
 
@@ -163,10 +163,10 @@ def _landed(
     covered = [marker.covered_in(generation) for generation in range(marker.generation + 1)]
 
     def is_landed(key: str) -> bool:
-        found = [place for parse in parsers if (place := parse(key)) is not None]
-        return bool(found) and all(
+        places = [place for parse in parsers if (place := parse(key)) is not None]
+        return bool(places) and all(
             generation < len(covered) and covered[generation] & Offsets({partition: [(offset, offset + 1)]})
-            for partition, offset, generation in found
+            for partition, offset, generation in places
         )
 
     return frozenset(i for i, upload in uploads.items() if is_landed(upload.key))

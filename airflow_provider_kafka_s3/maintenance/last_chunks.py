@@ -61,7 +61,7 @@ def offsets_of_last_chunks(
     earliest = source.earliest(topic, partitions)
     ends = source.ends(topic, partitions, isolation)
     committed = ends if isolation == "read_committed" else source.ends(topic, partitions, "read_committed")
-    found: dict[int, int] = {}
+    offsets: dict[int, int] = {}
     absent: list[str] = []
     for p in partitions:
         key = keys.chunk_marker_key(topics_dir, topic, p)
@@ -70,9 +70,9 @@ def offsets_of_last_chunks(
             last = _LastChunk(
                 store, source, topic, p, *chunk, earliest=earliest[p], end=ends[p], committed_end=committed[p]
             )
-            found[p] = last.next_offset(isolation)
+            offsets[p] = last.next_offset(isolation)
         elif without_offset == "earliest" or (earliest[p] == ends[p] == 0):
-            found[p] = earliest[p]
+            offsets[p] = earliest[p]
         else:
             absent.append(store.url(key))
     if absent:
@@ -81,7 +81,7 @@ def offsets_of_last_chunks(
             f"changed. Check s3.prefix and the bucket. If the sink has never ended an object of them, begin at the "
             f"first offset in Kafka: --without-offset earliest"
         )
-    return found
+    return offsets
 
 
 def find_data_objects(
@@ -158,10 +158,10 @@ def _last_chunk(store: DurableStore, key: str) -> tuple[str, Chunk] | None:
     name = _name_in(marker.body)
     index = store.get(name) if name.endswith(".index.json") and len(name) <= 1_024 else None
     try:
-        found = () if index is None else chunks_of(index.body)
+        listed = () if index is None else chunks_of(index.body)
     except ValueError:
-        found = ()
-    chunks = [one for one in found if one.num_records > 0]
+        listed = ()
+    chunks = [chunk for chunk in listed if chunk.num_records > 0]
     if not chunks or not _is_valid(chunks[-1]):
         raise ConfigurationError(
             f"the marker {store.url(key)} does not lead to an index with chunks. Nothing was changed. Look at the "
@@ -177,7 +177,7 @@ def _is_landed(store: DurableStore, index: str, begin: int) -> bool:
         chunks = () if stored is None else chunks_of(stored.body)
     except ValueError:
         return False
-    ends = [one.next_record_offset for one in chunks]
+    ends = [chunk.next_record_offset for chunk in chunks]
     return bool(ends) and all(end is not None and end <= begin for end in ends)
 
 

@@ -80,17 +80,17 @@ def find_leftovers(
         bounds: per Kafka partition.
     """
     parse = named_object_parser(layout, topic)
-    found: dict[int, list[Leftover]] = {partition: [] for partition in bounds}
+    leftovers: dict[int, list[Leftover]] = {partition: [] for partition in bounds}
     for info in store.list(data_prefix(layout, topic)):
         named = parse(info.key)
         if named is None or named.partition not in bounds:
             continue
         first, end = bounds[named.partition]
         if first <= named.first_offset < end:
-            found[named.partition].append(
+            leftovers[named.partition].append(
                 Leftover(info.key, named.folders, named.ending, named.first_offset, info.size)
             )
-    return {partition: sorted(some, key=lambda one: (one.start, one.key)) for partition, some in found.items()}
+    return {partition: sorted(group, key=lambda one: (one.start, one.key)) for partition, group in leftovers.items()}
 
 
 @dataclass(frozen=True)
@@ -132,35 +132,35 @@ def compare(
         schemas: of the registry, by id; None: the layout needs none.
     """
     if reason := _incomparable(layout, leftovers):
-        return Comparison(start, (), [(one, reason) for one in leftovers])
+        return Comparison(start, (), [(leftover, reason) for leftover in leftovers])
     others: list[tuple[Leftover, str]] = []
     contents: dict[Leftover, _Content] = {}
     room = _MAX_COMPARED
-    for one in leftovers:
-        body = _read(store, one, room, layout) if one.ending == layout.format.object_extension else None
-        found = None if body is None else _content(layout, body)
-        if body is None or not found:
-            others.append((one, "it has another format, is damaged or empty, or is too large to be compared"))
+    for leftover in leftovers:
+        body = _read(store, leftover, room, layout) if leftover.ending == layout.format.object_extension else None
+        parsed = None if body is None else _content(layout, body)
+        if body is None or not parsed:
+            others.append((leftover, "it has another format, is damaged or empty, or is too large to be compared"))
         else:
             room -= len(body)
-            contents[one] = found
+            contents[leftover] = parsed
     expected = _Expected(layout, topic, partition, by_folder=not _by_clock(layout))
     expected.read(records, schemas, until=sum(map(len, contents.values())))
     owners: dict[int, Leftover] = {}
     ends: dict[Leftover, int] = {}
-    stop = min((one.start for one, _ in others), default=None)
-    for one, content in contents.items():
-        offsets = expected.offsets_of(one, content)
+    stop = min((leftover.start for leftover, _ in others), default=None)
+    for leftover, content in contents.items():
+        offsets = expected.offsets_of(leftover, content)
         if offsets is None or owners.keys() & offsets:
             why = "its records are not those of Kafka" if offsets is None else "its records are in another object, too"
-            others.append((one, why))
-            stop = one.start if stop is None else min(stop, one.start)
+            others.append((leftover, why))
+            stop = leftover.start if stop is None else min(stop, leftover.start)
         else:
-            owners |= dict.fromkeys(offsets, one)
-            ends[one] = offsets[-1]
+            owners |= dict.fromkeys(offsets, leftover)
+            ends[leftover] = offsets[-1]
     end = _end_of_all(expected.records, owners, ends, start, stop)
-    held = [one for one, last in ends.items() if last < end]
-    others += [(one, "others of its records are in no object") for one, last in ends.items() if last >= end]
+    held = [leftover for leftover, last in ends.items() if last < end]
+    others += [(leftover, "others of its records are in no object") for leftover, last in ends.items() if last >= end]
     return Comparison(end, held, sorted(others, key=lambda item: (item[0].start, item[0].key)))
 
 
@@ -188,7 +188,7 @@ def _incomparable(layout: Layout, leftovers: Sequence[Leftover]) -> str:
         return f"objects of the format {layout.format.__struct_config__.tag} are not compared with Kafka"
     if not isinstance(layout.content, ValuesOnly):
         return "objects with keys or headers beside them are not compared with Kafka"
-    if sum(one.size for one in leftovers) > _MAX_COMPARED:
+    if sum(leftover.size for leftover in leftovers) > _MAX_COMPARED:
         return f"the objects of the partition are too large to be compared, more than {_MAX_COMPARED // MIB} MiB"
     return ""
 
@@ -201,8 +201,8 @@ def _read(store: DurableStore, one: Leftover, room: int, layout: Layout) -> byte
     """The decompressed bytes of an object; None if they are invalid, or too many."""
     pieces = []
     etag = None
-    for at in range(0, one.size, _PIECE):
-        piece = store.get(one.key, start=at, end=min(at + _PIECE, one.size))
+    for start in range(0, one.size, _PIECE):
+        piece = store.get(one.key, start=start, end=min(start + _PIECE, one.size))
         if piece is None or (etag is not None and piece.etag != etag):
             raise UnknownOutcomeError(
                 f"an object changed while it was read: {store.url(one.key)}. Nothing was changed. Make sure that the "
@@ -285,17 +285,17 @@ class _Expected:
     def offsets_of(self, one: Leftover, content: _Content) -> list[int] | None:
         """Offsets of the records in an object; None if it has others."""
         rows = self._of_folder.get(one.folders if self.by_folder else "", [])
-        at = bisect.bisect_left(rows, one.start, key=lambda record: record.offset)
-        if at == len(rows) or rows[at].offset != one.start:
+        index = bisect.bisect_left(rows, one.start, key=lambda record: record.offset)
+        if index == len(rows) or rows[index].offset != one.start:
             return None
-        count = _bytes(rows, at, content) if isinstance(content, bytes) else _values(rows, at, content)
-        return [record.offset for record in rows[at : at + count]] if count else None
+        count = _bytes(rows, index, content) if isinstance(content, bytes) else _values(rows, index, content)
+        return [record.offset for record in rows[index : index + count]] if count else None
 
 
 def _values(rows: Sequence[_Record], at: int, content: Sequence[str]) -> int:
     """Number of the records that an object has, by its values; 0 if they differ."""
-    found = itertools.islice(rows, at, at + len(content))
-    return len(content) if [record.content for record in found] == content else 0
+    records = itertools.islice(rows, at, at + len(content))
+    return len(content) if [record.content for record in records] == content else 0
 
 
 def _bytes(rows: Sequence[_Record], at: int, content: bytes) -> int:
@@ -339,21 +339,21 @@ def _written(
     for batch in batches:
         prepared = formats.prepare(batch)
         raw_offsets = int64_values(batch.column("offset"))
-        found = [_Record(int(raw_offsets[one.row]), "", None) for one in prepared.rejected]
+        records = [_Record(int(raw_offsets[rejected.row]), "", None) for rejected in prepared.rejected]
         for event in split(splitter, prepared):
             if isinstance(event, LeaveOut):
                 offset = int64_values(prepared.records.column("offset"))[event.row]
-                found.append(_Record(int(offset), "", None))
+                records.append(_Record(int(offset), "", None))
             elif isinstance(event, Append):
                 key, schema = event.object.key, event.object.schema
                 folders = folders_of(key)
-                at = event.rows
-                rows = range(at.start, at.stop) if isinstance(at, slice) else at.indices.tolist()
+                subset = event.rows
+                rows = range(subset.start, subset.stop) if isinstance(subset, slice) else subset.indices.tolist()
                 for row, offset in zip(rows, event.offsets.tolist(), strict=True):
                     payload = prepared.take(MAIN, slice(row, row + 1), schema)
                     content = _written_alone(layout, payload, partial(formats.open, MAIN, key, schema))
-                    found.append(_Record(offset, folders, content))
-        yield from sorted(found)
+                    records.append(_Record(offset, folders, content))
+        yield from sorted(records)
 
 
 def _written_alone(layout: Layout, payload: Payload, open_writer: Callable[[], ObjectWriter]) -> bytes | str:

@@ -41,7 +41,7 @@ from airflow_provider_kafka_s3.storage.port import StoredObject
 __all__ = ["Gone", "GoneRule", "Repaired", "repair"]
 
 _NAME: Final = re.compile(r"batches/(\d{10})\.(plan|manifest)\.json")
-_TRIES: Final = 5
+_REPAIR_TRIES: Final = 5
 _READERS: Final = 16
 """Documents read at the same time; a manifest may list many objects."""
 
@@ -189,7 +189,7 @@ def _repair_marker(
 ) -> Repaired:
     topic_log = committer.log
     recorded: list[Gone] = []
-    for _ in range(_TRIES):
+    for _ in range(_REPAIR_TRIES):
         topic_log.require_owner()
         # Read before the plans, which are never deleted: a marker read later could include batches planned since.
         stored, known = _read_marker(topic_log)
@@ -229,8 +229,8 @@ def _repair_marker(
         elif topic_log.replace_marker(marker, stored.etag):
             return replace(repaired, written=True)
     raise TransientError(
-        f"the marker of topic {topic_log.topic!r} changed {_TRIES} times during the repair; check it and try again: "
-        f"{topic_log.marker_url()}"
+        f"the marker of topic {topic_log.topic!r} changed {_REPAIR_TRIES} times during the repair; check it and try "
+        f"again: {topic_log.marker_url()}"
     )
 
 
@@ -254,14 +254,14 @@ def _numbers(topic_log: TopicLog) -> tuple[range, Ranges]:
     infos = topic_log.store.walk(addresses.batches_prefix(topic_log.prefix))
     names = (info.key.removeprefix(topic_log.prefix) for info in infos)
     # As ranges, since a long log has millions of names.
-    found: dict[str, list[tuple[int, int]]] = {"plan": [], "manifest": []}
+    by_kind: dict[str, list[tuple[int, int]]] = {"plan": [], "manifest": []}
     for match in filter(None, map(_NAME.fullmatch, names)):
-        number, ranges = int(match[1]), found[match[2]]
+        number, ranges = int(match[1]), by_kind[match[2]]
         if ranges and ranges[-1][1] == number:
             ranges[-1] = (ranges[-1][0], number + 1)
         else:
             ranges.append((number, number + 1))
-    plans = coalesce(found["plan"])
+    plans = coalesce(by_kind["plan"])
     if plans and (len(plans) > 1 or plans[0][0] != 1):
         expected = plans[0][1] if plans[0][0] == 1 else 1
         topic_log.store.require_gone(addresses.plan_key(topic_log.prefix, expected), by="LIST")
@@ -270,7 +270,7 @@ def _numbers(topic_log: TopicLog) -> tuple[range, Ranges]:
             f"plan is {plans[-1][1] - 1}, and with it the offsets that it claimed. Nothing was changed. Restore it "
             f"(bucket versioning), then repair again: {topic_log.plan_url(expected)}"
         )
-    return range(1, plans[0][1] if plans else 1), coalesce(found["manifest"])
+    return range(1, plans[0][1] if plans else 1), coalesce(by_kind["manifest"])
 
 
 def _by_index(
@@ -381,8 +381,8 @@ def _decided(
     committer: Committer, planned: range, known: Marker | None
 ) -> Iterator[tuple[Plan, Manifest | None, str, Gone | None]]:
     """Per plan its decision, and its absent objects unless the marker has it as complete; a block at a time."""
-    for at in range(0, len(planned), _READERS):
-        numbers = planned[at : at + _READERS]
+    for start in range(0, len(planned), _READERS):
+        numbers = planned[start : start + _READERS]
         block = committer.parallel(lambda n: committer.log.require_plan(n)[0], numbers, threads=_READERS)
         decisions = committer.parallel(
             lambda n: committer.log.read_manifest(n, expected=known is not None and known.is_resolved(n)),

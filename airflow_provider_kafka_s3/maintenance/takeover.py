@@ -167,11 +167,11 @@ def plan_takeover(
     ends = source.ends(topic, partitions, "read_uncommitted")
     committed = group.offsets.get(topic, {})
     begin = _begin(group, topic, earliest=earliest, ends=ends, without_offset=without_offset)
-    found = topic_log.read_marker()
+    stored = topic_log.read_marker()
     has_batches = topic_log.read_plan(1) is not None
-    if found is None and has_batches:
-        found = topic_log.require_marker()
-    marker = None if found is None else found[0]
+    if stored is None and has_batches:
+        stored = topic_log.require_marker()
+    marker = None if stored is None else stored[0]
     if marker is not None and (marker.generation or (info.topic_id and info.topic_id != marker.topic_id)):
         raise _began_elsewhere(committer, marker, begin)
     # Once there are batches, the objects at and behind the start of the marker are those of the pipeline.
@@ -200,8 +200,8 @@ def plan_takeover(
                 partition=p,
                 committed=committed.get(p),
                 start=held.end,
-                held=tuple(one.key for one in held.held),
-                in_the_way=tuple(_to_move(topic_log, one.key, why) for one, why in held.others),
+                held=tuple(leftover.key for leftover in held.held),
+                in_the_way=tuple(_to_move(topic_log, leftover.key, why) for leftover, why in held.others),
             )
         )
     start = {one.partition: one.start for one in decided}
@@ -295,13 +295,13 @@ def _to_move(log: TopicLog, key: str, why: str) -> ToMove:
 def _began_elsewhere(committer: Committer, marker: Marker, start: Mapping[int, int]) -> ConfigurationError:
     differing = sorted(p for p in {*start, *marker.start} if marker.start.get(p, 0) != start.get(p))
     listed = [f"{p}: {marker.start.get(p, 0)}, not {start.get(p)}" for p in differing]
-    what = f"from other offsets (partition {few(listed)})" if listed else "with another incarnation of the topic"
+    difference = f"from other offsets (partition {few(listed)})" if listed else "with another incarnation of the topic"
     remedy = "It has landed batches, so it cannot begin elsewhere: use another pipeline and topics_dir"
     if committer.log.read_plan(1) is None:
         remedy = (
             f"It has no batches yet: delete {committer.log.marker_url()}, while no run of it is active, and try again"
         )
     return ConfigurationError(
-        f"pipeline {committer.log.pipeline!r} has begun topic {marker.topic!r} already, {what}. Nothing was changed. "
-        f"{remedy}"
+        f"pipeline {committer.log.pipeline!r} has begun topic {marker.topic!r} already, {difference}. Nothing was "
+        f"changed. {remedy}"
     )

@@ -130,16 +130,16 @@ class RegistryClient:
             SchemaNotFoundError: the registry has no schema of this id, or one that it refers to is gone.
             RecordError: the schema has a type that is not supported.
         """
-        what = f"schema {schema_id}"
+        label = f"schema {schema_id}"
         path = f"/schemas/ids/{schema_id}"
         # Any bytes may be behind the first byte of a record that no serializer wrote.
-        found = self._get(path, _Schema) if 0 <= schema_id <= _MAX_ID else None
-        if found is None:
-            raise SchemaNotFoundError(f"{what} is not in the schema registry at {self.addresses}")
-        kind = next((known for known in _TYPES if known == (found.type or "AVRO")), None)
+        response = self._get(path, _Schema) if 0 <= schema_id <= _MAX_ID else None
+        if response is None:
+            raise SchemaNotFoundError(f"{label} is not in the schema registry at {self.addresses}")
+        kind = next((known for known in _TYPES if known == (response.type or "AVRO")), None)
         if kind is None:
             raise RecordError(
-                f"{what} of the schema registry at {self.addresses} has the type {_shown(found.type)}: records "
+                f"{label} of the schema registry at {self.addresses} has the type {_shown(response.type)}: records "
                 f"with it cannot be decoded; {either(_TYPES)} are supported"
             )
         versions: dict[str, int] = {}
@@ -148,8 +148,8 @@ class RegistryClient:
         return RegisteredSchema(
             id=schema_id,
             type=kind,
-            text=found.text,
-            references=self._resolve(found, what),
+            text=response.text,
+            references=self._resolve(response, label),
             versions=dict(sorted(versions.items())),
         )
 
@@ -168,8 +168,8 @@ class RegistryClient:
 
     def latest(self, subject: str) -> RegisteredSchema | None:
         """The schema of the highest version of a subject; None if the registry has no such subject."""
-        found = self._get(f"/subjects/{_quoted(subject)}/versions/latest", _Schema)
-        return None if found is None or found.id is None else self.schema(found.id)
+        response = self._get(f"/subjects/{_quoted(subject)}/versions/latest", _Schema)
+        return None if response is None or response.id is None else self.schema(response.id)
 
     def _resolve(self, schema: _Schema, what: str) -> tuple[SchemaReference, ...]:
         """All that a schema refers to, by the rules of Confluent's client.
@@ -191,14 +191,14 @@ class RegistryClient:
                 continue
             seen.add(reference.name)
             path = f"/subjects/{_quoted(reference.subject)}/versions/{reference.version}?deleted=true"
-            found = self._get(path, _Schema)
-            if found is None:
+            response = self._get(path, _Schema)
+            if response is None:
                 raise SchemaNotFoundError(
                     f"{what} cannot be used: it refers to version {reference.version} of the subject "
                     f"{_shown(reference.subject)}, which is not in the schema registry at {self.addresses}; "
                     f"register it again"
                 )
-            size += len(found.text)
+            size += len(response.text)
             if len(seen) > _MAX_REFERENCES or size > _MAX_BYTES:
                 raise RecordError(
                     f"{what} of the schema registry at {self.addresses} refers to more than "
@@ -207,10 +207,10 @@ class RegistryClient:
                 )
             pending.append(
                 SchemaReference(
-                    name=reference.name, subject=reference.subject, version=reference.version, text=found.text
+                    name=reference.name, subject=reference.subject, version=reference.version, text=response.text
                 )
             )
-            pending.extend(reversed(found.references or ()))
+            pending.extend(reversed(response.references or ()))
         return tuple(resolved)
 
     def _get(self, path: str, kind: type[T]) -> T | None:

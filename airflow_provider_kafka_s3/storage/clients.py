@@ -244,11 +244,11 @@ def _client(
     )
     # Not boto3's default session, which is not safe for several threads.
     session = botocore.session.Session()
-    given: dict[str, Any] = {}
+    login: dict[str, Any] = {}
     if isinstance(credentials, RoleSession):
         session.register_component("credential_provider", _RoleSessionProvider(credentials))
     elif credentials is not None:
-        given = {
+        login = {
             "aws_access_key_id": credentials.access_key_id,
             "aws_secret_access_key": credentials.secret_access_key,
             "aws_session_token": credentials.session_token,
@@ -261,7 +261,7 @@ def _client(
         # None: AWS_CA_BUNDLE if it is set, else the default authorities; True would ignore AWS_CA_BUNDLE.
         verify=settings.ca_bundle if settings.verify else False,
         config=config,
-        **given,
+        **login,
     )
 
 
@@ -271,8 +271,8 @@ def _proxies(settings: S3Settings) -> dict[str, str] | None:
         return None
     user, password = settings.secrets.proxy_user, settings.secrets.proxy_password
     login = "" if user is None else f"{quote(user, safe='')}:{quote(password or '', safe='')}@"
-    scheme, _, rest = settings.proxy.partition("://")
-    address = f"{scheme}://{login}{rest}"
+    scheme, _, authority = settings.proxy.partition("://")
+    address = f"{scheme}://{login}{authority}"
     return {"http": address, "https": address}
 
 

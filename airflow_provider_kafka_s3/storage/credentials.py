@@ -196,11 +196,11 @@ class RoleSession:
             raise TransientError(f"{message}: {code}") from None
         except (BotoCoreError, OSError) as e:
             raise TransientError(f"{message}: {type(e).__name__}: {e}") from None
-        given = response["Credentials"]
+        issued = response["Credentials"]
         return S3Credentials(
-            access_key_id=given["AccessKeyId"],
-            secret_access_key=given["SecretAccessKey"],
-            session_token=given["SessionToken"],
-            expires_at=given["Expiration"].timestamp(),
+            access_key_id=issued["AccessKeyId"],
+            secret_access_key=issued["SecretAccessKey"],
+            session_token=issued["SessionToken"],
+            expires_at=issued["Expiration"].timestamp(),
             role=role,
         )

@@ -21,9 +21,9 @@ def require_customer_key(name: str, key: str) -> str:
     except (binascii.Error, ValueError):
         size = -1
     if size != _BYTES:
-        what = "is not base64" if size < 0 else f"has {size} bytes"
+        problem = "is not base64" if size < 0 else f"has {size} bytes"
         raise ConfigurationError(
-            f"{name} {what}; it must be the base64 of {_BYTES} bytes, such as `openssl rand -base64 {_BYTES}` gives"
+            f"{name} {problem}; it must be the base64 of {_BYTES} bytes, such as `openssl rand -base64 {_BYTES}` gives"
         )
     return key
 

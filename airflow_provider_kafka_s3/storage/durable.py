@@ -287,13 +287,13 @@ class DurableStore:
             except KafkaS3Error as e:
                 log.warning("upload %s of %s stays pending: %s", upload_id, self.url(key), e)
 
-        found = list(pairs)
-        if len(found) <= 1 or threads <= 1:
-            for pair in found:
+        uploads = list(pairs)
+        if len(uploads) <= 1 or threads <= 1:
+            for pair in uploads:
                 abort(pair)
             return
-        with ThreadPoolExecutor(min(threads, len(found)), thread_name_prefix="abort") as pool:
-            list(pool.map(abort, found))
+        with ThreadPoolExecutor(min(threads, len(uploads)), thread_name_prefix="abort") as pool:
+            list(pool.map(abort, uploads))
 
     def upload_exists(self, key: str, upload_id: str) -> bool:
         """Whether the upload is still pending."""

@@ -88,10 +88,10 @@ class MemoryStore:
     def list(self, prefix: str, *, after: str = "") -> Iterator[ObjectInfo]:
         """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
         with self._lock:
-            found = sorted(
+            listed = sorted(
                 (key, stored) for key, stored in self._objects.items() if key.startswith(prefix) and key > after
             )
-        return iter([ObjectInfo(key, len(stored.body), stored.etag) for key, stored in found])
+        return iter([ObjectInfo(key, len(stored.body), stored.etag) for key, stored in listed])
 
     def put_new(
         self,
@@ -114,8 +114,8 @@ class MemoryStore:
         with self._lock:
             stored = self._objects.get(key)
             if stored is None or stored.etag != etag:
-                found = "no object" if stored is None else f"ETag {stored.etag}"
-                raise PreconditionFailed(f"PUT {self.url(key)}: expected ETag {etag}, found {found}")
+                actual = "no object" if stored is None else f"ETag {stored.etag}"
+                raise PreconditionFailed(f"PUT {self.url(key)}: expected ETag {etag}, found {actual}")
             return self._put(key, body, f'"{_md5(body).hexdigest()}"', {}, {})
 
     def put_tags(self, key: str, tags: Mapping[str, str]) -> bool:
@@ -180,8 +180,8 @@ class MemoryStore:
     def pending_uploads(self, prefix: str) -> Iterator[PendingUpload]:
         """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
         with self._lock:
-            found = sorted((u.key, i, u.initiated) for i, u in self._uploads.items() if u.key.startswith(prefix))
-        return iter([PendingUpload(key, upload_id, initiated) for key, upload_id, initiated in found])
+            pending = sorted((u.key, i, u.initiated) for i, u in self._uploads.items() if u.key.startswith(prefix))
+        return iter([PendingUpload(key, upload_id, initiated) for key, upload_id, initiated in pending])
 
     def copy(self) -> MemoryStore:
         """Another bucket with the same objects and pending uploads."""

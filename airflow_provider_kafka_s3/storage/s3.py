@@ -101,8 +101,8 @@ class S3Store:
         except RangeBeyondEnd:
             pass
         # S3 does not support empty ranges.
-        found = self.head(key)
-        return None if found is None else StoredObject(key, b"", found.etag, found.metadata)
+        info = self.head(key)
+        return None if info is None else StoredObject(key, b"", info.etag, info.metadata)
 
     def head(self, key: str) -> ObjectInfo | None:
         """See the protocol. Also None if the bucket is missing: the response to HEAD is the same."""
@@ -139,8 +139,8 @@ class S3Store:
                 lambda: self._client.list_objects_v2(Bucket=self._bucket, Prefix=prefix, **position),  # noqa: B023
                 needs=("IsTruncated",),
             )
-            found = page.get("Contents", [])
-            for entry in found:
+            entries = page.get("Contents", [])
+            for entry in entries:
                 # Some stores ignore StartAfter.
                 if entry["Key"] > after:
                     yield ObjectInfo(entry["Key"], entry["Size"], entry["ETag"])
@@ -150,8 +150,8 @@ class S3Store:
             following: dict[str, Any] = {}
             if token := page.get("NextContinuationToken"):
                 following = {"ContinuationToken": token}
-            elif found:
-                following = {"StartAfter": found[-1]["Key"]}
+            elif entries:
+                following = {"StartAfter": entries[-1]["Key"]}
             position = self._next_page("ListObjectsV2", prefix, position, following)
 
     def put_new(
@@ -172,13 +172,13 @@ class S3Store:
 
     def put_tags(self, key: str, tags: Mapping[str, str]) -> bool:
         """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
-        given: Any = {"TagSet": [{"Key": name, "Value": value} for name, value in tags.items()]}
+        tagging: Any = {"TagSet": [{"Key": name, "Value": value} for name, value in tags.items()]}
         try:
             self._send(
                 "get",
                 "PutObjectTagging",
                 key,
-                lambda: self._client.put_object_tagging(Bucket=self._bucket, Key=key, Tagging=given),
+                lambda: self._client.put_object_tagging(Bucket=self._bucket, Key=key, Tagging=tagging),
             )
         except KeyAbsent:
             return False
@@ -273,13 +273,13 @@ class S3Store:
                 lambda: self._client.list_multipart_uploads(Bucket=self._bucket, Prefix=prefix, **position),  # noqa: B023
                 needs=("IsTruncated",),
             )
-            found = page.get("Uploads", [])
-            for entry in found:
+            uploads = page.get("Uploads", [])
+            for entry in uploads:
                 yield PendingUpload(entry["Key"], entry["UploadId"], entry["Initiated"].timestamp())
             if not page["IsTruncated"]:
                 return
             # As above. A key marker without an upload ID marker would skip all other uploads of that key.
-            last = found[-1] if found else {"Key": None, "UploadId": None}
+            last = uploads[-1] if uploads else {"Key": None, "UploadId": None}
             key = page.get("NextKeyMarker") or last["Key"]
             upload_id = page.get("NextUploadIdMarker") or (last["UploadId"] if key == last["Key"] else None)
             following = {"KeyMarker": key, "UploadIdMarker": upload_id}
@@ -353,13 +353,13 @@ class S3Store:
             if "Range" not in how:
                 refuse_whole(self.url(key), response.get("ContentLength", 0))
             body = stream.read()
-        what = f"GetObject {self.url(key)}"
+        request = f"GetObject {self.url(key)}"
         # With chunked transfer encoding, the HTTP client detects a missing end itself.
         chunked = "chunked" in response["ResponseMetadata"]["HTTPHeaders"].get("transfer-encoding", "")
-        _require(response, ("ETag",) if chunked else ("ETag", "ContentLength"), what)
+        _require(response, ("ETag",) if chunked else ("ETag", "ContentLength"), request)
         if not chunked and len(body) != response["ContentLength"]:
             raise UnknownOutcomeError(
-                f"{what}: the response ended after {len(body)} of {response['ContentLength']} bytes"
+                f"{request}: the response ended after {len(body)} of {response['ContentLength']} bytes"
             )
         return StoredObject(key, body, response["ETag"], _lowered(response["Metadata"]))
 

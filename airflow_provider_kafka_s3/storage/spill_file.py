@@ -50,10 +50,10 @@ class SpillFile:
                 self._fd, path = tempfile.mkstemp(prefix="kafka-s3-spill-", dir=self._folder)
                 os.unlink(path)  # The space is freed however the process ends.
             offset = slot * self.slot_size + at
-            with memoryview(data) as rest:
+            with memoryview(data) as view:
                 done = 0
-                while done < len(rest):
-                    done += os.pwrite(self._fd, rest[done:], offset + done)
+                while done < len(view):
+                    done += os.pwrite(self._fd, view[done:], offset + done)
         except OSError as e:
             raise TransientError(
                 f"cannot write {len(data)} bytes of open objects to {self._folder or tempfile.gettempdir()}: {e}; "
@@ -64,8 +64,8 @@ class SpillFile:
     def read(self, slot: int, size: int) -> bytearray:
         """The first bytes of a slot."""
         data = bytearray(size)
-        with memoryview(data) as rest:
-            self.read_into(slot, rest)
+        with memoryview(data) as view:
+            self.read_into(slot, view)
         return data
 
     def read_into(self, slot: int, target: memoryview) -> None:

@@ -75,13 +75,13 @@ class ObjectUpload:
         if self._sealed:
             raise ValueError(f"the upload of {self.key} is sealed: nothing can be appended")
         self._pool.check()
-        with memoryview(data) as view, view.cast("B") as rest:
-            self._crc32 = isal_zlib.crc32(rest, self._crc32)
-            self._size += len(rest)
+        with memoryview(data) as view, view.cast("B") as octets:
+            self._crc32 = isal_zlib.crc32(octets, self._crc32)
+            self._size += len(octets)
             start = 0
-            while start < len(rest):
+            while start < len(octets):
                 room = self._pool.part_size - self._spilled - len(self._buffer)
-                piece = rest[start : start + room]
+                piece = octets[start : start + room]
                 self._buffer += piece
                 self._pool.grew(self, len(piece))
                 start += len(piece)

@@ -33,9 +33,9 @@ class WriteSettings:
         current = customer_key_arguments(key) if key is not None and isinstance(encryption, SseCustomer) else {}
         self.part: Mapping[str, Any] = current
         others = [other for other in (key, *earlier) if other is not None]
-        found = [current, *map(customer_key_arguments, others), {}]
+        candidates = [current, *map(customer_key_arguments, others), {}]
         self.any_key: tuple[Mapping[str, Any], ...] = tuple(
-            arguments for at, arguments in enumerate(found) if arguments not in found[:at]
+            arguments for at, arguments in enumerate(candidates) if arguments not in candidates[:at]
         )
         self.keys = ", ".join(map(customer_key_digest, others))
         self._encryption = current or _encryption(encryption)
@@ -47,12 +47,12 @@ class WriteSettings:
 
     def data(self, tags: Mapping[str, str] | None) -> dict[str, Any]:
         """Of a write of an object, or of the beginning of its upload."""
-        given = {
+        arguments = {
             "ACL": self._settings.acl,
             "StorageClass": self._settings.storage_class,
             "Tagging": urllib.parse.urlencode(tags or {}, quote_via=urllib.parse.quote) or None,
         }
-        return {**self._encryption, **{name: value for name, value in given.items() if value is not None}}
+        return {**self._encryption, **{name: value for name, value in arguments.items() if value is not None}}
 
 
 def _encryption(encryption: object) -> Mapping[str, Any]:
@@ -60,7 +60,7 @@ def _encryption(encryption: object) -> Mapping[str, Any]:
         case SseS3():
             return {"ServerSideEncryption": "AES256"}
         case SseKms(key_id=key_id, bucket_key=bucket_key):
-            found = {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": key_id, "BucketKeyEnabled": bucket_key}
-            return {name: value for name, value in found.items() if value is not None}
+            arguments = {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": key_id, "BucketKeyEnabled": bucket_key}
+            return {name: value for name, value in arguments.items() if value is not None}
         case _:
             return {}

@@ -468,8 +468,8 @@ MUTATIONS: Final = (
         (
             Edit(
                 f"{BATCH}/objects.py",
-                '        if refusals == _TRIES:\n            return "refused"\n',
-                '        if refusals == _TRIES:\n            self._abort(entry)\n            return "refused"\n',
+                '        if refusals == _S3_TRIES:\n            return "refused"\n',
+                '        if refusals == _S3_TRIES:\n            self._abort(entry)\n            return "refused"\n',
             ),
         ),
     ),

@@ -31,8 +31,8 @@ _LOOK_BACK: Final = 4
 """Resolved batches whose objects are looked at, the last ones. Each process that resolves a batch looks at them, so a
 file that another one did not write is written with the next batch."""
 
-_AT_ONCE: Final = 64
-_TRIES: Final = 10
+_BATCHES_AT_ONCE: Final = 64
+_WRITE_TRIES: Final = 10
 _NO_END: Final = 2**63 - 1
 
 _Found: TypeAlias = tuple[int, str]
@@ -90,7 +90,7 @@ def update_chunk_markers(
         KafkaS3Error: a file could not be read or written.
     """
     written: set[int] = set()
-    for _ in range(_TRIES):
+    for _ in range(_WRITE_TRIES):
         expected = newest_indexes(topic_log, marker, parallel=parallel, look_back=look_back)
         if not (differing := _differing(topic_log, expected, parallel)):
             return len(written)
@@ -101,7 +101,7 @@ def update_chunk_markers(
         done = parallel(lambda swap: _swap(topic_log, *swap), swaps)
         written |= {partition for (partition, *_), is_written in zip(swaps, done, strict=True) if is_written}
     raise TransientError(
-        f"the marker files of topic {topic_log.topic!r} changed {_TRIES} times while they were written; try again"
+        f"the marker files of topic {topic_log.topic!r} changed {_WRITE_TRIES} times while they were written; try again"
     )
 
 
@@ -122,8 +122,8 @@ def newest_indexes(
     """
     start = marker.start
     unseen = Offsets({p: [(start.get(p, 0), _NO_END)] for p in marker.covered}) & marker.covered
-    found: dict[int, _Found] = {}
-    for block in growing_blocks(itertools.islice(_resolved_downward(marker), look_back), most=_AT_ONCE):
+    newest: dict[int, _Found] = {}
+    for block in growing_blocks(itertools.islice(_resolved_downward(marker), look_back), most=_BATCHES_AT_ONCE):
         plans = [plan for plan in parallel(topic_log.read_plan, block) if plan is not None]
         mine = [plan for plan in plans if plan.generation == marker.generation and plan.claim & unseen]
         entries = parallel(lambda plan: _indexes(topic_log, plan), mine)
@@ -133,12 +133,12 @@ def newest_indexes(
             unseen -= plan.claim
             for partition, candidate in of_plan:
                 if candidate[0] >= start.get(partition, 0):
-                    found[partition] = max(found.get(partition, candidate), candidate)
-        behind = {p: [(found[p][0] + 1 if p in found else 0, _NO_END)] for p in unseen}
+                    newest[partition] = max(newest.get(partition, candidate), candidate)
+        behind = {p: [(newest[p][0] + 1 if p in newest else 0, _NO_END)] for p in unseen}
         unseen &= Offsets(behind)
         if not unseen or any(plan.generation < marker.generation for plan in plans):
             break
-    return {partition: key for partition, (_, key) in sorted(found.items()) if not unseen[partition]}
+    return {partition: key for partition, (_, key) in sorted(newest.items()) if not unseen[partition]}
 
 
 def _resolved_downward(marker: Marker) -> Iterator[int]:
@@ -157,16 +157,16 @@ def _indexes(topic_log: TopicLog, plan: Plan) -> Sequence[tuple[int, _Found]] | 
     if layout is None or not _has_chunk_markers(layout):
         return ()
     partitions = {s.id: s.partition for s in plan.slices}
-    found: dict[int, ObjectEntry] = {}
+    newest: dict[int, ObjectEntry] = {}
     lost: Collection[str] | None = None
     for entry in sorted(decision.objects, key=lambda one: one.max_offset, reverse=True):
         partition = partitions[entry.slices[0]]
-        if partition in found or keys.sibling_of_key(layout, entry.key) != keys.INDEX:
+        if partition in newest or keys.sibling_of_key(layout, entry.key) != keys.INDEX:
             continue
         lost = topic_log.amended_keys(plan.batch)[0] if lost is None else lost
         if entry.key not in lost:
-            found[partition] = entry
-    return [(partition, (entry.max_offset, entry.key)) for partition, entry in found.items()]
+            newest[partition] = entry
+    return [(partition, (entry.max_offset, entry.key)) for partition, entry in newest.items()]
 
 
 def _differing(topic_log: TopicLog, expected: dict[int, str], parallel: Parallel) -> dict[int, StoredObject | None]:

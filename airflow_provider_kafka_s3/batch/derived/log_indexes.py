@@ -110,7 +110,7 @@ def _possible_indexes(topic_log: TopicLog, marker: Marker, existing: Mapping[ran
                 for end in range((b - 1) // size * size, a + size - 2, -size):
                     yield range(end - size + 1, end + 1)
         else:
-            firsts = {(one.start - 1) // size * size + 1 for one in existing if len(one) in (smaller, size)}
+            firsts = {(batches.start - 1) // size * size + 1 for batches in existing if len(batches) in (smaller, size)}
             for first in sorted(firsts, reverse=True):
                 numbers = range(first, first + size)
                 if marker.has_resolved(numbers) and (numbers in existing or _can_be_made(numbers, smaller, existing)):
@@ -196,10 +196,10 @@ def build_index(
     layouts: dict[Layout, int] = {}
     batches: list[IndexedBatch] = []
     if from_documents or len(numbers) == topic_log.index_sizes[0]:
-        found = iter([Part(numbers)])
+        pieces = iter([Part(numbers)])
     else:
-        found = parts(topic_log, marker, numbers[0], numbers[-1], parallel=parallel)
-    for part in found:
+        pieces = parts(topic_log, marker, numbers[0], numbers[-1], parallel=parallel)
+    for part in pieces:
         if part.batches is not None:
             batches += _with_layouts(topic_log, part.batches, layouts)
         else:

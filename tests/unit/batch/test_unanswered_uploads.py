@@ -149,7 +149,7 @@ def test_a_store_without_answers_does_not_get_requests_for_every_object(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An outage ends the try after the first objects, not after all of them."""
-    monkeypatch.setattr("airflow_provider_kafka_s3.batch.objects._AT_ONCE", 2)
+    monkeypatch.setattr("airflow_provider_kafka_s3.batch.objects._OBJECTS_AT_ONCE", 2)
     store = Failing(pipeline.bucket, UnknownOutcomeError, "")
     with pytest.raises(UnknownOutcomeError):
         pipeline.carry_out(store)
@@ -161,7 +161,7 @@ def test_objects_not_checked_in_an_outage_are_never_taken_for_complete(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A person accepts losses, then a run follows: no object is skipped because the first had no answer."""
-    monkeypatch.setattr("airflow_provider_kafka_s3.batch.objects._AT_ONCE", 1)
+    monkeypatch.setattr("airflow_provider_kafka_s3.batch.objects._OBJECTS_AT_ONCE", 1)
     pipeline.kafka.delete_records(TOPIC, 0, 3)
     store = Failing(pipeline.bucket, UnknownOutcomeError, ALL[0])
     lost = accept_loss(pipeline.engine(store).committer, 1, reason="", operator="me")
@@ -173,7 +173,7 @@ def test_a_run_that_gives_up_early_resolves_nothing_although_losses_were_accepte
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An accepted loss does not count for later objects."""
-    monkeypatch.setattr("airflow_provider_kafka_s3.batch.objects._AT_ONCE", 1)
+    monkeypatch.setattr("airflow_provider_kafka_s3.batch.objects._OBJECTS_AT_ONCE", 1)
     pipeline.kafka.delete_records(TOPIC, 0, 3)
     store = Failing(pipeline.bucket, UnknownOutcomeError, ALL[0])
     store.inject(Fault.CRASH_AFTER, operation="put_new", key="*.amend.*")
