@@ -79,11 +79,12 @@ test-spark: setup-spark versitygw ## the end-to-end tests and quick ones of ever
 	@$(VENV_SPARK)/bin/python $(PYTEST) -m newest_spark -o testpaths="$(SPARK_TESTS)" $(ARGS)$(if $(ARGS), || [ $$? = 5 ])
 	@$(VENV_SPARK)/bin/python $(PYTEST) -m "not newest_spark" -o testpaths="$(PYTHON_TESTS)" $(ARGS)$(if $(ARGS), || [ $$? = 5 ])
 
-lint: setup-3.3 ## style, types, and imports between packages
+lint: setup-3.3 ## style, types, imports between packages, and names
 	@$(VENV)/bin/ruff check --quiet .
 	@$(VENV)/bin/ruff format --quiet --check .
 	@$(VENV)/bin/mypy
 	@$(VENV)/bin/lint-imports --config pyproject.toml
+	@$(RUN) -m dev.placeholder_names
 
 format: setup-3.3 ## format the code as `make lint` requires
 	@$(VENV)/bin/ruff check --quiet --fix .

@@ -1,7 +1,7 @@
 """Lists names that do not say what they hold: `make lint` refuses them in the package.
 
-A name of a comprehension or a lambda may be one: it is read where it is declared. So may a parameter, which is part of
-what others call.
+A name of a comprehension or a lambda may be one: it is read where it is declared. So may a parameter or a field, which
+is part of what others call.
 """
 
 from __future__ import annotations
@@ -26,22 +26,14 @@ def placeholder_names(source: str) -> Iterator[tuple[int, str]]:
     Args:
         source: of a module.
     """
-    tree = ast.parse(source)
-    brief = {
-        id(part)
-        for node in ast.walk(tree)
-        if isinstance(node, _COMPREHENSIONS)
-        for generator in node.generators
-        for part in ast.walk(generator.target)
-    }
-    for node in ast.walk(tree):
-        if (
-            isinstance(node, ast.Name)
-            and isinstance(node.ctx, ast.Store)
-            and node.id in _REFUSED
-            and id(node) not in brief
-        ):
-            yield node.lineno, node.id
+    nodes = [*ast.walk(ast.parse(source))]
+    comprehensions = (node for node in nodes if isinstance(node, _COMPREHENSIONS))
+    classes = (node for node in nodes if isinstance(node, ast.ClassDef))
+    brief = [generator.target for comprehension in comprehensions for generator in comprehension.generators]
+    fields = [part.target for kind in classes for part in kind.body if isinstance(part, ast.AnnAssign)]
+    elsewhere = {id(part) for target in (*brief, *fields) for part in ast.walk(target)}
+    names = (node for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+    return ((name.lineno, name.id) for name in names if name.id in _REFUSED and id(name) not in elsewhere)
 
 
 def main() -> int:
@@ -51,7 +43,8 @@ def main() -> int:
         for path in sorted(Path("airflow_provider_kafka_s3").rglob("*.py"))
         for line, name in sorted(placeholder_names(path.read_text()))
     ]
-    print(*refused, sep="\n" if refused else "")
+    for message in refused:
+        print(message)
     return 1 if refused else 0
 
 
