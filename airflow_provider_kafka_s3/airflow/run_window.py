@@ -20,6 +20,7 @@ from airflow_provider_kafka_s3.config.values import unknown_value
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, TransientError
 from airflow_provider_kafka_s3.layout.keys import validate_topic
 from airflow_provider_kafka_s3.messages import or_nearest
+from airflow_provider_kafka_s3.times import EPOCH, parse_time
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -51,7 +52,6 @@ _CURED_BY_WAITING: Final = timedelta(seconds=60)
 """Up to which distance of the window's end a retry may help. Beyond, the run was started too early."""
 
 _DAY: Final = timedelta(days=1)
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 _EXAMPLE: Final = (datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC))
 """A window of the conf in a hint."""
@@ -306,22 +306,10 @@ def _is_offsets(value: object) -> bool:
 
 
 def _time(source: str, at: object) -> datetime:
-    help_ = "write it with its offset from UTC, such as '2026-01-01T00:00:00+00:00'"
-    time = at
-    if isinstance(at, str):
-        try:
-            time = datetime.fromisoformat(at)
-        except ValueError:
-            raise ConfigurationError(f"{source}: kafka_s3.window: {at!r} is not a time; {help_}") from None
-    if not isinstance(time, datetime):
-        raise ConfigurationError(f"{source}: kafka_s3.window: {at!r} is not a time; {help_}")
-    if time.tzinfo is None:
-        raise ConfigurationError(f"{source}: kafka_s3.window: {time.isoformat()!r} has no time zone; {help_}")
+    time = parse_time(f"{source}: kafka_s3.window: ", at)
     # A year of distance from the end of the calendar, for conversions to UTC. Kafka has no records from before 1970.
     if not 1970 <= time.year <= 9998 or time.utctimetuple().tm_year < 1970:
-        raise ConfigurationError(
-            f"{source}: kafka_s3.window: {time.isoformat()!r} is not in the years 1970 to 9998; {help_}"
-        )
+        raise ConfigurationError(f"{source}: kafka_s3.window: {time.isoformat()!r} is not in the years 1970 to 9998")
     return time
 
 
@@ -385,7 +373,7 @@ def _partition_window(
     if start.tzinfo is None:
         start = start.replace(tzinfo=zone)
     # Airflow's times are pendulum's. Those of the standard library add days in local time, and hours in UTC.
-    start = _EPOCH + timedelta(seconds=calendar.timegm(start.utctimetuple()), microseconds=start.microsecond)
+    start = EPOCH + timedelta(seconds=calendar.timegm(start.utctimetuple()), microseconds=start.microsecond)
     if length % _DAY:
         return start, start + length
     local = start.astimezone(zone)
@@ -410,7 +398,7 @@ def _require_past(source: str, end: datetime, now: datetime, hint: str) -> None:
 
 
 def _instants(window: tuple[int, int]) -> tuple[datetime, datetime]:
-    return _EPOCH + timedelta(milliseconds=window[0]), _EPOCH + timedelta(milliseconds=window[1])
+    return EPOCH + timedelta(milliseconds=window[0]), EPOCH + timedelta(milliseconds=window[1])
 
 
 def _milliseconds(when: datetime) -> int:

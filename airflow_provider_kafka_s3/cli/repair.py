@@ -18,6 +18,7 @@ from airflow_provider_kafka_s3.cli.output import FAILED, FINDINGS, OK, Answer, c
 from airflow_provider_kafka_s3.documents.notation import format_batches, parse_batches
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.maintenance import repair as marker_repair
+from airflow_provider_kafka_s3.times import parse_time
 
 __all__ = ["COMMANDS", "repair"]
 
@@ -30,7 +31,7 @@ def repair(access: Access) -> Answer:
     if arguments.batches and not arguments.gone_before:
         raise ConfigurationError("--batches selects the batches of --gone-before; give both")
     rule = marker_repair.GoneRule(
-        before=_moment(arguments.gone_before),
+        before=parse_time("--gone-before ", arguments.gone_before).timestamp() if arguments.gone_before else None,
         batches=parse_batches(arguments.batches) if arguments.batches else None,
         restore=arguments.restore_gone,
         reason=arguments.reason,
@@ -118,22 +119,6 @@ def _amount(found: Sequence[marker_repair.Gone]) -> str:
         f"{count(len(objects), 'object')} ({count(sum(e.records for e in objects), 'record')}, "
         f"{size(sum(e.size for e in objects))}) of {count(len(found), 'batch')}"
     )
-
-
-def _moment(text: str | None) -> float | None:
-    """A time with its zone, in epoch seconds."""
-    if text is None:
-        return None
-    try:
-        moment = dt.datetime.fromisoformat(text)
-    except ValueError:
-        moment = None
-    if moment is None or moment.tzinfo is None:
-        raise ConfigurationError(
-            f"--gone-before {text!r} is not a time with a zone; write it as 2026-01-01T00:00:00Z, or with an offset, "
-            f"such as 2026-01-01T00:00:00+01:00"
-        )
-    return moment.timestamp()
 
 
 def _when(seconds: int) -> str:

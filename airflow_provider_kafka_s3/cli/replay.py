@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import base64
-import contextlib
-import datetime as dt
 from typing import Final, get_args
 
 from airflow_provider_kafka_s3.batch.location import TopicLocation
@@ -15,6 +13,7 @@ from airflow_provider_kafka_s3.cli.output import Answer
 from airflow_provider_kafka_s3.documents.notation import parse_offsets
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.messages import count
+from airflow_provider_kafka_s3.times import parse_time
 
 __all__ = ["COMMANDS", "replay"]
 
@@ -79,8 +78,8 @@ def replay(access: Access) -> Answer:
         replay=arguments.id,
         target=arguments.to,
         at=arguments.at,
-        since=_time("--since", arguments.since),
-        until=_time("--until", arguments.until),
+        since=None if arguments.since is None else parse_time("--since ", arguments.since),
+        until=None if arguments.until is None else parse_time("--until ", arguments.until),
         offsets=_offsets(arguments.offsets),
         partitions=None if arguments.partition is None else tuple(arguments.partition),
         key=_key(arguments.key, arguments.key_base64),
@@ -141,17 +140,6 @@ def _key(text: str | None, base64_text: str | None) -> bytes | None:
         return base64.b64decode(base64_text, validate=True)
     except ValueError as e:
         raise ConfigurationError(f"--key-base64 {base64_text!r} is no base64 ({e})") from e
-
-
-def _time(option: str, given: str | None) -> dt.datetime | None:
-    if given is None:
-        return None
-    time = None
-    with contextlib.suppress(ValueError):
-        time = dt.datetime.fromisoformat(given)
-    if time is None or time.tzinfo is None:
-        raise ConfigurationError(f"{option} {given!r} must be a time with its zone, such as 2026-01-01T00:00:00Z")
-    return time
 
 
 COMMANDS: Final = (

@@ -34,6 +34,7 @@ from airflow_provider_kafka_s3.converters.avro_scalar import (
 from airflow_provider_kafka_s3.converters.columns import Column, buffer, last_of_each_key
 from airflow_provider_kafka_s3.schemas.arrow_types import arrow_type
 from airflow_provider_kafka_s3.schemas.nodes import (
+    NULL,
     ArrayOf,
     MapOf,
     Node,
@@ -203,7 +204,7 @@ class _UnionReader(Reader):
         self._nodes = node.branches
         self._checks: list[Check | None] = [None] * len(branches)
         self._type = kind
-        self._null = node.branches.index(Primitive("null")) if Primitive("null") in node.branches else None
+        self._null = node.branches.index(NULL) if NULL in node.branches else None
         self._single = only_branch(node) is not None
         self.skip_checks = all(b.skip_checks for b in branches)
         self.flat = all(b.flat for b in branches)
@@ -557,7 +558,5 @@ def _reader(node: Node, kind: pa.DataType) -> Reader:
 def _union_reader(node: Union, kind: pa.DataType) -> Reader:
     single = only_branch(node)
     kinds = iter([kind] if single is not None else [kind.field(i).type for i in range(kind.num_fields)])
-    readers: list[Reader] = [
-        _reader(branch, pa.null() if branch == Primitive("null") else next(kinds)) for branch in node.branches
-    ]
+    readers: list[Reader] = [_reader(branch, pa.null() if branch == NULL else next(kinds)) for branch in node.branches]
     return _UnionReader(readers, node, kind)

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from airflow_provider_kafka_s3.arrays import Array, Int64Array, binary_array, valid_rows, validity_buffer
 from airflow_provider_kafka_s3.schemas.arrow_types import arrow_type
 from airflow_provider_kafka_s3.schemas.nodes import (
+    NULL,
     ArrayOf,
     Decimal,
     Enum,
@@ -31,7 +32,6 @@ from airflow_provider_kafka_s3.schemas.nodes import (
 
 __all__ = ["encode_datums"]
 
-_NULL: Final = Primitive("null")
 _LARGEST: Final = 2**31 - 1
 
 
@@ -53,7 +53,7 @@ def encode_datums(values: Array, node: Node) -> Array:
             its fixed, or a type that cannot be cast.
     """
     arrow_type(node)
-    if isinstance(node, Union) or node == _NULL or not values.null_count:
+    if isinstance(node, Union) or node == NULL or not values.null_count:
         return _binary(*_encoded(node, values), None)
     valid = _valid(values)
     valid_lengths, data = _encoded(node, values.filter(_boolean(valid)))
@@ -117,7 +117,7 @@ def _encode(node: Node, values: Array, rows: Int64Array | None, pieces: _Pieces,
     if isinstance(node, Union):
         _encode_union(node, values, rows, pieces, path)
         return
-    if node == _NULL:
+    if node == NULL:
         return
     if values.null_count:
         raise ValueError(f"{path} is null in {values.null_count} of {len(values)} values, but its schema has no null")
@@ -145,14 +145,14 @@ def _expect(fits: bool, values: Array, node: Node, path: str) -> None:
 
 
 def _encode_union(node: Union, values: Array, rows: Int64Array | None, pieces: _Pieces, path: str) -> None:
-    null = node.branches.index(_NULL) if _NULL in node.branches else None
+    null = node.branches.index(NULL) if NULL in node.branches else None
     chosen = np.full(len(values), -1 if null is None else null, np.int64)
     single = only_branch(node)
     branches: list[tuple[Node, Array, npt.NDArray[np.bool_]]] = []
     if single is not None:
         branches.append((single, values, _valid(values)))
     elif len(node.branches) > 1 or null is None:
-        others = [branch for branch in node.branches if branch != _NULL]
+        others = [branch for branch in node.branches if branch != NULL]
         _expect(isinstance(values, pa.StructArray) and values.type.num_fields == len(others), values, node, path)
         columns = cast("pa.StructArray", values).flatten()
         branches = [(b, c, _valid(c)) for b, c in zip(others, columns, strict=True)]

@@ -25,6 +25,7 @@ from airflow_provider_kafka_s3.converters.json_scalar import (
 )
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.schemas.nodes import (
+    NULL,
     ArrayOf,
     Decimal,
     Field,
@@ -46,7 +47,6 @@ __all__ = [
     "split_envelopes",
 ]
 
-_NULL: Final = Primitive("null")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TYPES: Final[dict[str, str]] = {
     "int8": "int",
@@ -190,7 +190,7 @@ class _Builder:
         """A type; of an optional one, the union with null."""
         node = self._required(schema, depth)
         if _flag(schema, "optional"):
-            return Union((_NULL, node))
+            return Union((NULL, node))
         return node
 
     def _required(self, schema: Any, depth: int) -> Node:
@@ -243,7 +243,7 @@ class _Builder:
         optional = _flag(schema, "optional")
         default = schema.get("default")
         if default is None:
-            return Field(name, Union((_NULL, node)) if optional else node, None, has_default=optional)
+            return Field(name, Union((NULL, node)) if optional else node, None, has_default=optional)
         try:
             value = avro_default(node, default, self._format)
         except InvalidJsonError as e:
@@ -251,7 +251,7 @@ class _Builder:
                 f"the default of field {name!r} in a schema of Kafka Connect does not fit its type: {e}"
             ) from None
         # The default of a union is one of its first branch.
-        return Field(name, Union((node, _NULL)) if optional else node, value, has_default=True)
+        return Field(name, Union((node, NULL)) if optional else node, value, has_default=True)
 
 
 def avro_default(node: Node, default: Any, decimal_format: DecimalFormat) -> Any:
@@ -290,7 +290,7 @@ def _avro_json(node: Node, value: Any) -> Any:
         case Record(fields=fields):
             return {f.name: _avro_json(f.type, item) for f, item in zip(fields, value, strict=True)}
         case Union(branches=branches):
-            others = [branch for branch in branches if branch != _NULL]
+            others = [branch for branch in branches if branch != NULL]
             branch = value if isinstance(value, Branch) else Branch(0, value)
             return None if value is None else _avro_json(others[branch.number], branch.value)
     return value

@@ -28,6 +28,7 @@ from airflow_provider_kafka_s3.converters.json_scalar import (
     is_nullable,
 )
 from airflow_provider_kafka_s3.schemas.nodes import (
+    NULL,
     ArrayOf,
     Decimal,
     Enum,
@@ -43,7 +44,6 @@ from airflow_provider_kafka_s3.schemas.nodes import (
 
 __all__ = ["Column", "Structs", "is_plain"]
 
-_NULL: Final = Primitive("null")
 _DIGITS: Final = re.compile(rb"(-?)([0-9]{1,60})(?:\.([0-9]{1,60}))?")
 _REFUSED_NAME: Final = re.compile(r'[\x00-\x1f"\\]')
 
@@ -118,9 +118,9 @@ class Structs:
             case Union():
                 single = only_branch(node)
                 if single is None:
-                    return None if node.branches == (_NULL,) else msgspec.Raw
+                    return None if node.branches == (NULL,) else msgspec.Raw
                 inner = self.type_of(single)
-                return inner | None if _NULL in node.branches and inner is not msgspec.Raw else inner
+                return inner | None if NULL in node.branches and inner is not msgspec.Raw else inner
 
     def column(self, node: Node, kind: pa.DataType, *, nullable: bool) -> Column:
         """The column of a type.
@@ -140,7 +140,7 @@ class Structs:
                 return _Deferred(plain, msgspec.Raw, _decimals(self.converters.make(node), scale, precision, quoted))
             case Primitive(name="int" | "long", logical=logical) if logical in INTEGER_LOGICAL:
                 return _Deferred(plain, str, self.converters.make(single))
-            case None if node != Union((_NULL,)):
+            case None if node != Union((NULL,)):
                 return _Deferred(plain, msgspec.Raw, _raws(self.converters.make(node)))
             case MapOf() | Record() if self.type_of(single) is msgspec.Raw:
                 return _Deferred(plain, msgspec.Raw, _raws(self.converters.make(node)))
@@ -175,7 +175,7 @@ class Structs:
                 ]
                 return _Records(kind, nullable, columns, self._struct(node))
             case Union(branches=branches):
-                others = [b for b in branches if b != _NULL]
+                others = [b for b in branches if b != NULL]
                 if not others:
                     return _Nulls(kind, nullable)
                 if only_branch(node) is not None:

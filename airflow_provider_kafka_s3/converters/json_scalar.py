@@ -15,6 +15,7 @@ from airflow_provider_kafka_s3.config import DecimalFormat
 from airflow_provider_kafka_s3.converters.avro_scalar import TIMES_OF_DAY
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.schemas.nodes import (
+    NULL,
     ArrayOf,
     Decimal,
     Enum,
@@ -63,7 +64,6 @@ INTEGER_LOGICAL: Final = frozenset(
 """Logical types of int and long."""
 
 _BITS: Final = {"int": 31, "long": 63}
-_NULL: Final = Primitive("null")
 _LONG_NUMBER: Final = 30
 _MOST_DIGITS: Final = 100
 _NOT_FINITE: Final = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
@@ -295,9 +295,9 @@ class ScalarConverters:
         return convert
 
     def _union(self, node: Union) -> Convert:
-        nullable = _NULL in node.branches
+        nullable = NULL in node.branches
         single = only_branch(node)
-        others = [b for b in node.branches if b != _NULL]
+        others = [b for b in node.branches if b != NULL]
         branches = [self.make(b) for b in others]
         if single is not None:
             only = branches[0]
@@ -326,7 +326,7 @@ class ScalarConverters:
 
 def is_nullable(node: Node) -> bool:
     """Whether null is a value of the type."""
-    return node == _NULL or (isinstance(node, Union) and _NULL in node.branches)
+    return node == NULL or (isinstance(node, Union) and NULL in node.branches)
 
 
 def _kind(value: Any) -> str:

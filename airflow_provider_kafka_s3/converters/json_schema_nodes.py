@@ -13,11 +13,20 @@ from airflow_provider_kafka_s3.converters.json_scalar import InvalidJsonError
 from airflow_provider_kafka_s3.converters.json_schema_documents import SchemaDocuments
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.registry.schemas import SchemaReference
-from airflow_provider_kafka_s3.schemas.nodes import ArrayOf, Field, MapOf, Node, Primitive, Record, Union, time_name_of
+from airflow_provider_kafka_s3.schemas.nodes import (
+    NULL,
+    ArrayOf,
+    Field,
+    MapOf,
+    Node,
+    Primitive,
+    Record,
+    Union,
+    time_name_of,
+)
 
 __all__ = ["json_schema_node"]
 
-_NULL: Final = Primitive("null")
 _TYPES: Final = ("null", "boolean", "integer", "number", "string", "array", "object")
 _NUMBERS: Final = {
     "int8": "int",
@@ -87,11 +96,11 @@ class _Type:
     def node(self, *, null_first: bool = True) -> Node:
         """The type with null."""
         if self.required is None:
-            return _NULL
+            return NULL
         if not self.nullable:
             return self.required
         others = self.required.branches if isinstance(self.required, Union) else (self.required,)
-        return Union((_NULL, *others) if null_first else (*others, _NULL))
+        return Union((NULL, *others) if null_first else (*others, NULL))
 
 
 class _Mapper:

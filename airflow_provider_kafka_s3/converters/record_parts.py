@@ -31,7 +31,7 @@ from airflow_provider_kafka_s3.converters.port import (
 from airflow_provider_kafka_s3.converters.primitive import invalid_text
 from airflow_provider_kafka_s3.schemas.arrow_types import arrow_field, arrow_type
 from airflow_provider_kafka_s3.schemas.avro_text import node_text
-from airflow_provider_kafka_s3.schemas.nodes import ArrayOf, Field, Node, Primitive, Record, Union, is_recursive
+from airflow_provider_kafka_s3.schemas.nodes import NULL, ArrayOf, Field, Node, Primitive, Record, Union, is_recursive
 
 __all__ = ["ColumnConverter", "EnvelopeConverter", "HeadersConverter", "envelope_headers", "envelope_timestamps"]
 
@@ -43,7 +43,7 @@ _CORRECT: Final = "correct the producer, or use errors='dead_letter' to set such
 _HEADER: Final = Record("kafka_s3.Header", (Field("key", Primitive("string")), Field("value", Primitive("string"))))
 _HEADER_OF_ENVELOPE: Final = Record(
     "kafka_s3.Header",
-    (Field("key", Primitive("string")), Field("value", Union((Primitive("null"), Primitive("bytes"))))),
+    (Field("key", Primitive("string")), Field("value", Union((NULL, Primitive("bytes"))))),
 )
 
 
@@ -337,7 +337,7 @@ class EnvelopeConverter:
 
     def _fields(self, pair: tuple[int, int]) -> tuple[Field, ...]:
         key, value = (
-            Primitive("null") if index == _ABSENT else _nullable(part.converter.schemas[index].node)
+            NULL if index == _ABSENT else _nullable(part.converter.schemas[index].node)
             for part, index in zip(self._parts, pair, strict=True)
         )
         return (
@@ -352,10 +352,9 @@ class EnvelopeConverter:
 
 
 def _nullable(node: Node) -> Node:
-    null = Primitive("null")
-    if node == null or (isinstance(node, Union) and null in node.branches):
+    if node == NULL or (isinstance(node, Union) and NULL in node.branches):
         return node
-    return Union((null, *node.branches)) if isinstance(node, Union) else Union((null, node))
+    return Union((NULL, *node.branches)) if isinstance(node, Union) else Union((NULL, node))
 
 
 def _rows_by_pair(keys: Int64Array, values: Int64Array, rows: Int64Array) -> list[tuple[tuple[int, int], Int64Array]]:

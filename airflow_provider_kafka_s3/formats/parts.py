@@ -24,7 +24,7 @@ from airflow_provider_kafka_s3.converters.columns import buffer
 from airflow_provider_kafka_s3.converters.field_values import DocumentFields, FieldValues
 from airflow_provider_kafka_s3.formats.port import ObjectWriter, Payload, Prepared, RecordFormat, Rejected, Rows
 from airflow_provider_kafka_s3.schemas.evolution import SchemaVersion
-from airflow_provider_kafka_s3.schemas.nodes import Primitive
+from airflow_provider_kafka_s3.schemas.nodes import NULL
 
 __all__ = ["MAIN", "PartFormats", "PreparedParts"]
 
@@ -32,7 +32,7 @@ MAIN: Final = ""
 """Name of the part that all other objects are beside."""
 
 _ABSENT: Final = -1
-_NONE: Final = SchemaVersion(Primitive("null"), None)
+_NONE: Final = SchemaVersion(NULL, None)
 
 
 @dataclass(frozen=True)

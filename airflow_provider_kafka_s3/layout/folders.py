@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from decimal import Decimal
 from typing import Final
 from urllib.parse import unquote_to_bytes
@@ -17,6 +17,7 @@ from urllib.parse import unquote_to_bytes
 from airflow_provider_kafka_s3.config import KeyNaming
 from airflow_provider_kafka_s3.converters.field_values import Day, FieldValue, Fraction, Moment, Unusable
 from airflow_provider_kafka_s3.layout.keys import BAD_CHARACTER, CONTROL_DIR
+from airflow_provider_kafka_s3.times import EPOCH
 
 __all__ = ["NULL_FOLDER", "Folders"]
 
@@ -31,9 +32,8 @@ _HIVE: Final = re.escape("\"#%'*/:=?\\{}[]^~")
 _DIGEST: Final = re.compile(r"~[0-9a-f]{64}\Z")
 _DIGEST_BYTES: Final = 65
 _UNITS_OF_SECOND: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_FIRST_DAY: Final = (date(1, 1, 1) - _EPOCH.date()).days
-_LAST_DAY: Final = (date(9999, 12, 31) - _EPOCH.date()).days
+_FIRST_DAY: Final = (date(1, 1, 1) - EPOCH.date()).days
+_LAST_DAY: Final = (date(9999, 12, 31) - EPOCH.date()).days
 
 
 class Folders:
@@ -137,13 +137,13 @@ def _text(value: FieldValue) -> str | Unusable:
         case Day(days=days):
             if not _FIRST_DAY <= days <= _LAST_DAY:
                 return Unusable("is a date outside the years 1 to 9999")
-            return (_EPOCH.date() + timedelta(days=days)).isoformat()
+            return (EPOCH.date() + timedelta(days=days)).isoformat()
         case Moment(value=units, unit=unit):
             seconds, fraction = divmod(units, _UNITS_OF_SECOND[unit])
             if not _FIRST_DAY <= seconds // 86_400 <= _LAST_DAY:
                 return Unusable("is a time outside the years 1 to 9999")
-            time = (_EPOCH + timedelta(seconds=seconds)).strftime("%H:%M:%S")
-            day = (_EPOCH + timedelta(seconds=seconds)).date().isoformat()
+            time = (EPOCH + timedelta(seconds=seconds)).strftime("%H:%M:%S")
+            day = (EPOCH + timedelta(seconds=seconds)).date().isoformat()
             digits = len(str(_UNITS_OF_SECOND[unit])) - 1
             return f"{day}T{time}" + (f".{fraction:0{digits}d}" if digits else "")
         case Fraction():

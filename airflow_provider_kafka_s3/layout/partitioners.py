@@ -38,6 +38,7 @@ from airflow_provider_kafka_s3.layout.folders import Folders
 from airflow_provider_kafka_s3.layout.patterns import Pattern, time_pattern
 from airflow_provider_kafka_s3.layout.timestamps import milliseconds
 from airflow_provider_kafka_s3.layout.zones import load_zone
+from airflow_provider_kafka_s3.times import EPOCH
 
 __all__ = [
     "ChainPartitioner",
@@ -50,12 +51,11 @@ __all__ = [
     "record_times",
 ]
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS: Final = timedelta(milliseconds=1)
 # Some days from the ends of the calendar, so that local times, and the days before, are valid in any time zone.
-_EARLIEST: Final = (datetime(1, 1, 3, tzinfo=UTC) - _EPOCH) // _MS
+_EARLIEST: Final = (datetime(1, 1, 3, tzinfo=UTC) - EPOCH) // _MS
 _EARLIEST_BUCKET: Final = _EARLIEST - DAY_MS
-_LATEST: Final = (datetime(9999, 12, 31, tzinfo=UTC) - _EPOCH) // _MS
+_LATEST: Final = (datetime(9999, 12, 31, tzinfo=UTC) - EPOCH) // _MS
 _CACHED: Final = 100_000
 _DENSE: Final = 65_536
 _SAMPLED: Final = 64
@@ -454,7 +454,7 @@ class TimePartitioner:
         path = self._paths.get(bucket)
         if path is None:
             # The conversion to UTC and back moves a local time that the clocks skip behind the gap, and no other.
-            begin = (_EPOCH + bucket * _MS).replace(tzinfo=self._zone).astimezone(UTC).astimezone(self._zone)
+            begin = (EPOCH + bucket * _MS).replace(tzinfo=self._zone).astimezone(UTC).astimezone(self._zone)
             path = self._pattern.format(begin)
             path = path.lower() if self._lower else path
             if len(self._paths) >= _CACHED:
@@ -488,7 +488,7 @@ class TimePartitioner:
         return changes
 
     def _offset(self, time: int) -> int:
-        offset = (_EPOCH + time * _MS).astimezone(self._zone).utcoffset()
+        offset = (EPOCH + time * _MS).astimezone(self._zone).utcoffset()
         return 0 if offset is None else offset // _MS
 
     @staticmethod

@@ -14,10 +14,10 @@ from typing import Final
 from airflow_provider_kafka_s3.config import TimeUnit
 from airflow_provider_kafka_s3.config.partitioners import DAY_MS
 from airflow_provider_kafka_s3.converters.field_values import Counted, Day, FieldValue, Fraction, Moment, Unusable
+from airflow_provider_kafka_s3.times import EPOCH
 
 __all__ = ["milliseconds"]
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS: Final = timedelta(milliseconds=1)
 _SECOND_MS: Final = 1_000
 _DIGITS: Final = re.compile(r"-?[0-9]{1,19}", re.ASCII)
@@ -116,7 +116,7 @@ def _iso(text: str) -> int | Unusable:
     smallest = _SECOND_MS if "second" in part else 60 * _SECOND_MS if "minute" in part else 3_600 * _SECOND_MS
     digits = match["fraction"] or "0"
     fraction: int = int(digits) * smallest // 10 ** len(digits)
-    since_epoch: int = (local - _EPOCH) // _MS
+    since_epoch: int = (local - EPOCH) // _MS
     return since_epoch + fraction - _offset(match["zone"])
 
 

@@ -17,6 +17,7 @@ from airflow_provider_kafka_s3.config.values import require_type
 from airflow_provider_kafka_s3.documents.addresses import TopicAddress
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, NothingToReplayError, message_of
 from airflow_provider_kafka_s3.messages import count
+from airflow_provider_kafka_s3.times import parse_time
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -193,8 +194,8 @@ class S3ToKafkaOperator(BaseOperator):
             replay=self.replay_id or _id_of(context),
             target=self.target,
             at=self.at,
-            since=_time("since", self.since),
-            until=_time("until", self.until),
+            since=None if self.since is None else parse_time("since=", self.since),
+            until=None if self.until is None else parse_time("until=", self.until),
             offsets=None if self.offsets is None else {p: (a, b) for p, (a, b) in self.offsets.items()},
             partitions=None if self.partitions is None else tuple(self.partitions),
             key=self.key.encode() if isinstance(self.key, str) else self.key,
@@ -214,12 +215,3 @@ def _id_of(context: Any) -> str:
     name = "/".join((ti.dag_id, ti.task_id, ti.run_id, str(ti.map_index)))
     readable = re.sub(r"[^A-Za-z0-9._-]", "_", f"{ti.dag_id}-{ti.task_id}")[:64].lstrip("._-")
     return f"{readable or 'task'}-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
-
-
-def _time(name: str, given: dt.datetime | str | None) -> dt.datetime | None:
-    if not isinstance(given, str):
-        return given
-    try:
-        return dt.datetime.fromisoformat(given)
-    except ValueError as e:
-        raise ConfigurationError(f"{name}={given!r} is no time; use ISO 8601 with its zone: {e}") from e

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from airflow_provider_kafka_s3.schemas.avro import logical_type, parse_schema
 from airflow_provider_kafka_s3.schemas.nodes import Node
+from airflow_provider_kafka_s3.times import EPOCH
 
 __all__ = ["PIECE", "AvroBlock", "AvroFile", "datums", "file_schema"]
 
@@ -26,7 +27,6 @@ _MAGIC: Final = b"Obj\x01"
 _SYNC: Final = 16
 PIECE: Final = 1024 * 1024
 """Bytes of the blocks that are decoded at once."""
-_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 def _snappy(block: bytes) -> bytes:
@@ -278,18 +278,18 @@ _LOGICAL_READERS: Final = {
     for physical, name, convert in (
         ("bytes", "decimal", _decimal),
         ("fixed", "decimal", _decimal),
-        ("int", "date", lambda value, _: (_EPOCH + dt.timedelta(days=value)).date()),
-        ("long", "timestamp-millis", lambda value, _: _EPOCH + dt.timedelta(milliseconds=value)),
-        ("long", "timestamp-micros", lambda value, _: _EPOCH + dt.timedelta(microseconds=value)),
+        ("int", "date", lambda value, _: (EPOCH + dt.timedelta(days=value)).date()),
+        ("long", "timestamp-millis", lambda value, _: EPOCH + dt.timedelta(milliseconds=value)),
+        ("long", "timestamp-micros", lambda value, _: EPOCH + dt.timedelta(microseconds=value)),
         (
             "long",
             "local-timestamp-millis",
-            lambda value, _: (_EPOCH + dt.timedelta(milliseconds=value)).replace(tzinfo=None),
+            lambda value, _: (EPOCH + dt.timedelta(milliseconds=value)).replace(tzinfo=None),
         ),
         (
             "long",
             "local-timestamp-micros",
-            lambda value, _: (_EPOCH + dt.timedelta(microseconds=value)).replace(tzinfo=None),
+            lambda value, _: (EPOCH + dt.timedelta(microseconds=value)).replace(tzinfo=None),
         ),
     )
 }

@@ -6,10 +6,10 @@ import datetime as dt
 from typing import Final
 
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.times import EPOCH
 
 __all__ = ["milliseconds", "overlap", "window"]
 
-_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MILLISECOND: Final = dt.timedelta(milliseconds=1)
 
 
@@ -26,7 +26,7 @@ def milliseconds(name: str, time: dt.datetime | None) -> int | None:
     if time.tzinfo is None:
         raise ConfigurationError(f"{name}={time!r} has no time zone; give it one, such as datetime.timezone.utc")
     # Without floating-point numbers, by which some times would be one millisecond less.
-    return -((_EPOCH - time) // _MILLISECOND)
+    return -((EPOCH - time) // _MILLISECOND)
 
 
 def window(since: dt.datetime | None, until: dt.datetime | None) -> tuple[int | None, int | None]:

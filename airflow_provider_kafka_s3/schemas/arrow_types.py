@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.schemas.nodes import (
+    NULL,
     ArrayOf,
     Decimal,
     Enum,
@@ -83,7 +84,7 @@ def _columns(node: Node, known: dict[int, int]) -> int:
 
 def arrow_field(name: str, node: Node, number: int | None = None) -> pa.Field[Any]:
     """The Arrow field of a value that has a schema; ``number`` is its id in Parquet."""
-    nullable = node == Primitive("null") or (isinstance(node, Union) and Primitive("null") in node.branches)
+    nullable = node == NULL or (isinstance(node, Union) and NULL in node.branches)
     metadata = None if number is None else {"PARQUET:field_id": str(number)}
     return pa.field(name, _arrow(node), nullable=nullable, metadata=metadata)
 
@@ -135,7 +136,7 @@ def _arrow(node: Node) -> pa.DataType:
             branch = only_branch(node)
             if branch is not None:
                 return _arrow(branch)
-            if node.branches == (Primitive("null"),):
+            if node.branches == (NULL,):
                 return pa.null()
             return pa.struct(
                 [

@@ -14,6 +14,7 @@ from airflow_provider_kafka_s3.exceptions import ConfigurationError
 
 __all__ = [
     "ALLOWED_NAME",
+    "NULL",
     "PRIMITIVES",
     "ArrayOf",
     "Decimal",
@@ -65,6 +66,9 @@ class Primitive:
     name: str
     logical: Logical = None
     time_name: str | None = field(default=None, compare=False)
+
+
+NULL: Final = Primitive("null")
 
 
 @dataclass(frozen=True)
@@ -221,7 +225,7 @@ def field_paths(node: Node) -> Iterator[str]:
 
 def branches_without_null(node: Union) -> list[Node]:
     """The branches that are not null, in their order."""
-    return [branch for branch in node.branches if branch != Primitive("null")]
+    return [branch for branch in node.branches if branch != NULL]
 
 
 def _branch_name(node: Node) -> str:

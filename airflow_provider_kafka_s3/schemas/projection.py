@@ -16,6 +16,7 @@ import pyarrow as pa
 from airflow_provider_kafka_s3.arrays import Array, binary_array, int64_array, valid_rows, validity_buffer
 from airflow_provider_kafka_s3.schemas.arrow_types import arrow_type
 from airflow_provider_kafka_s3.schemas.nodes import (
+    NULL,
     ArrayOf,
     Decimal,
     Enum,
@@ -32,7 +33,6 @@ from airflow_provider_kafka_s3.schemas.nodes import (
 
 __all__ = ["Projection", "SchemaChangeError", "connect_name", "mismatch", "projection", "same_schema"]
 
-_NULL: Final = Primitive("null")
 _NUMBERS: Final = ("int32", "int64", "float32", "float64")
 
 
@@ -162,12 +162,12 @@ def _record_mismatch(source: Record, target: Record, seen: set[tuple[Record, Rec
 def _required(node: Node) -> tuple[bool, Node]:
     """Whether a value may be null, and the schema of one that is not."""
     if isinstance(node, Union):
-        return _NULL in node.branches, only_branch(node) or Union(tuple(b for b in node.branches if b != _NULL))
-    return node == _NULL, node
+        return NULL in node.branches, only_branch(node) or Union(tuple(b for b in node.branches if b != NULL))
+    return node == NULL, node
 
 
 def _branches(node: Union) -> dict[str, Node]:
-    return dict(zip(branch_names(node), [b for b in node.branches if b != _NULL], strict=True))
+    return dict(zip(branch_names(node), [b for b in node.branches if b != NULL], strict=True))
 
 
 _LOGICAL: Final[Mapping[tuple[str, object], _ConnectType]] = {

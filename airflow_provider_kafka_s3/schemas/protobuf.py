@@ -8,7 +8,18 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
-from airflow_provider_kafka_s3.schemas.nodes import ArrayOf, Decimal, Enum, Field, MapOf, Node, Primitive, Record, Union
+from airflow_provider_kafka_s3.schemas.nodes import (
+    NULL,
+    ArrayOf,
+    Decimal,
+    Enum,
+    Field,
+    MapOf,
+    Node,
+    Primitive,
+    Record,
+    Union,
+)
 from airflow_provider_kafka_s3.schemas.proto_descriptor import descriptor_bytes, parse_descriptor
 from airflow_provider_kafka_s3.schemas.proto_file import ProtoEnum, ProtoField, ProtoFile, ProtoMessage, link
 from airflow_provider_kafka_s3.schemas.proto_text import parse_proto
@@ -87,7 +98,6 @@ _AVRO: Final = {
 }
 _ZEROS: Final = {"boolean": False, "int": 0, "long": 0, "float": 0.0, "double": 0.0, "string": "", "bytes": b""}
 _DEEPEST: Final = 100
-_NULL: Final = Primitive("null")
 _UNSIGNED: Final = Primitive("bytes", Decimal(20, 0))
 
 
@@ -216,7 +226,7 @@ class _Nodes:
         if part.repeated:
             return Field(part.name, ArrayOf(node), [], has_default=True)
         if has_null(part):
-            return Field(part.name, Union((_NULL, node)), None, has_default=True)
+            return Field(part.name, Union((NULL, node)), None, has_default=True)
         if part.presence == "required" or part.message is not None:
             return Field(part.name, node)
         default = column_default(part)

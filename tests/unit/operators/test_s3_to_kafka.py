@@ -83,7 +83,7 @@ def test_a_wrong_parameter_fails_when_the_dag_is_parsed(bench: object, given: di
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"since": "yesterday"}, "since='yesterday' is no time"),
+        ({"since": "yesterday"}, "since='yesterday' is not a time"),
         ({"without": ["values"]}, r"without=\['values'\]: use key, headers, .*, lost, gaps"),
         ({"replay_id": "a/b"}, "replay='a/b' is not a legal id"),
         ({"records_per_second": 0.0}, "records_per_second=0.0 must be a number above 0, or None"),
