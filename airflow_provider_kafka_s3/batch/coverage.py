@@ -96,7 +96,7 @@ def covering_upward(
     all of it. The documents of a batch that covers nothing of the target are dropped from memory.
 
     Args:
-        topic_log: of the topic.
+        topic_log: the control documents of the topic.
         target: offsets that the marker has as covered.
         generation: of the target.
         low: number of the first batch.

@@ -43,7 +43,7 @@ def execute_plan(
     """Read a plan's slices, upload their objects, decide, and apply the stored decision.
 
     Args:
-        committer: of the topic.
+        committer: decides and completes the batches of the topic.
         plan: that is not decided yet.
         run: key of the run that executes.
         on_data_loss: policy for offsets that are gone: ``skip`` abandons the batch, and the rest is planned again.

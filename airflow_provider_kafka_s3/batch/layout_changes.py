@@ -32,7 +32,7 @@ def warn_if_layout_changes(topic_log: TopicLog, view: View, layout: Layout) -> N
     """Warn if the batch that is planned next will have another layout than the last one before it.
 
     Args:
-        topic_log: of the topic.
+        topic_log: the control documents of the topic.
         view: of the log.
         layout: of the next batch.
     """

@@ -101,7 +101,7 @@ def summaries(
     has no meaning outside of an index document.
 
     Args:
-        topic_log: of the topic.
+        topic_log: the control documents of the topic.
         marker: decides which batches are resolved; an older one gives the state at that time.
         first: lowest number.
         last: highest number; None: the marker's last one.
@@ -138,7 +138,7 @@ def checked_summaries(
     Args:
         use: iterates over the batches, of which few are in memory together; called again if index and marker do not
             agree. ``tuple`` keeps all of them.
-        topic_log: of the topic.
+        topic_log: the control documents of the topic.
         marker: of the topic, as it is stored.
         first: lowest number.
         last: highest number; None: the marker's last one.
@@ -242,7 +242,7 @@ def disjoint(
     """The indexes of resolved batches, ascending, each batch in one of them at most; with their bytes.
 
     Args:
-        topic_log: of the topic.
+        topic_log: the control documents of the topic.
         marker: has the resolved batches.
         found: the indexes that exist, with their bytes.
         largest_first: whether an index of a thousand is taken before those of a hundred, or these before it.
@@ -336,7 +336,7 @@ def read_documents(
     A run writes an index beside its own work, so the memory for large documents is bounded.
 
     Args:
-        topic_log: of the topic.
+        topic_log: the control documents of the topic.
         numbers: of the batches.
         parallel: runs requests at once.
         layouts: first batch with each layout, which is added to; None: layouts are not compared.

@@ -71,7 +71,7 @@ class BatchObjects:
         """Handle the objects of one topic.
 
         Args:
-            topic_log: of the topic.
+            topic_log: the control documents of the topic.
             source: used to read the records of expired uploads again.
             build: builds objects again from records.
             parallel: runs requests for several objects at once.

@@ -34,7 +34,7 @@ def require_objects(
     """Check by HEAD every object of committed batches that may hold offsets of a target.
 
     Args:
-        committer: of the topic.
+        committer: decides and completes the batches of the topic.
         batches: batches that cover the target; iterated once, and only those with missing objects are kept.
         target: offsets.
         on_missing: policy for missing objects: ``fail``, ``restore`` (write again from Kafka) or ``ignore``.

@@ -259,7 +259,7 @@ def batch_loss(topic_log: TopicLog, lost: Sequence[Lost], accept: str) -> BatchL
     """The error for objects of decided batches that are lost.
 
     Args:
-        topic_log: of the topic.
+        topic_log: the control documents of the topic.
         lost: at least one object.
         accept: sentence with the remedy and its full command.
     """

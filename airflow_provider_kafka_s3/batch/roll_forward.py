@@ -70,7 +70,7 @@ def carry_out_all(
     """Apply the decisions of several batches. The failure of one does not block the others.
 
     Args:
-        committer: of the topic.
+        committer: decides and completes the batches of the topic.
         plans: of the batches.
         decide: plan -> its decision; None if it is undecided.
 
@@ -127,7 +127,7 @@ def finish_decided(
     A decided batch needs no Kafka until its uploads expire.
 
     Args:
-        committer: of the topic.
+        committer: decides and completes the batches of the topic.
         error: the error that made the topic unreadable; gets a note with the result and the command.
     """
     try:

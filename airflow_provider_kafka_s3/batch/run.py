@@ -86,7 +86,7 @@ class TopicRun:
         """Prepare an attempt; nothing is read or written yet.
 
         Args:
-            committer: of the topic.
+            committer: decides and completes the batches of the topic.
             request: what to do.
             task_has_ended: whether the Airflow task that planned a batch has ended; None if Airflow is not available.
             sleep: sleeps for a number of seconds.

@@ -26,7 +26,7 @@ def lag(log: TopicLog, source: Source, isolation: Isolation) -> int:
     offsets counts as a whole. Offsets behind an open transaction do not count; they are logged.
 
     Args:
-        log: of the topic.
+        log: the control documents of the topic.
         source: the cluster.
         isolation: isolation level of the run that will read them.
 

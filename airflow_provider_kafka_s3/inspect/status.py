@@ -150,7 +150,7 @@ def topic_status(
     """Status of a topic; None if it was never landed. Nothing is written.
 
     Args:
-        topic_log: of the topic.
+        topic_log: the control documents of the topic.
         source: Kafka, for the lag; None: no lag.
         last: number of the latest batches to read; each may have a large manifest.
         isolation: isolation level of the end offsets.

@@ -58,7 +58,7 @@ class VerifyRun:
         """Prepare an attempt; nothing is read yet.
 
         Args:
-            committer: of the topic.
+            committer: decides and completes the batches of the topic.
             request: with the action ``verify`` or ``restore``.
         """
         self.log = committer.log

@@ -18,7 +18,7 @@ def abandon(
     """Abandon an undecided batch.
 
     Args:
-        committer: of the topic.
+        committer: decides and completes the batches of the topic.
         batch: its number.
         release: ``debt``: its offsets are planned again, with the configuration of that time; ``lost``: the gap is
             accepted.

@@ -27,7 +27,7 @@ def accept_loss(
     """Complete a decided batch without those objects that can be neither completed nor written again from Kafka.
 
     Args:
-        committer: of the topic.
+        committer: decides and completes the batches of the topic.
         batch: its number.
         reason: reason, for the record.
         operator: person who accepts the loss, for the record.
@@ -108,7 +108,7 @@ def record_gone(committer: Committer, batch: int, gone: Set[str], *, reason: str
     """Record in an amend that objects of a committed batch stay gone.
 
     Args:
-        committer: of the topic.
+        committer: decides and completes the batches of the topic.
         batch: its number.
         gone: keys of its objects.
         reason: reason, for the record.

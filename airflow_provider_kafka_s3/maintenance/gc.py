@@ -67,7 +67,7 @@ def find_garbage(
     """Classify a topic's pending uploads; nothing is changed.
 
     Args:
-        topic_log: of the topic.
+        topic_log: the control documents of the topic.
         now: epoch seconds. S3 refuses requests of machines whose clock is wrong by more than minutes.
         older_than: minimum age of an upload in seconds, by the store's clock.
         landed: also uploads of any age at keys whose offsets are landed. Of these only an object of several parts that

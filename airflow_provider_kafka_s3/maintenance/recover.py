@@ -32,7 +32,7 @@ def recover(
     """Complete every open batch and land the debt of abandoned batches.
 
     Args:
-        committer: of the topic.
+        committer: decides and completes the batches of the topic.
         operator: person who runs it, for the record.
         on_data_loss: policy for offsets that are gone from Kafka: an error, or a recorded gap.
         records_per_slice: offsets of one slice of new batches at most; each slice is read by one thread.

@@ -40,7 +40,7 @@ def release(committer: Committer, *, reason: str, operator: str) -> None:
     """Release a topic of which nothing is landed. Undecided batches are abandoned.
 
     Args:
-        committer: of the topic.
+        committer: decides and completes the batches of the topic.
         reason: why batches are abandoned, for the record.
         operator: person who decides, for the record.
 

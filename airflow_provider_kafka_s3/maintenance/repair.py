@@ -147,7 +147,7 @@ def repair(
     documents are damaged or a newer version wrote it, is no error: the result has it.
 
     Args:
-        committer: of the topic.
+        committer: decides and completes the batches of the topic.
         start: start offsets of the partitions, if neither the marker nor the first plan has them.
         cluster_id: of the Kafka cluster, if the marker is unreadable; information.
         rule: for objects that are gone; not needed for batches that a readable marker has as complete.

@@ -141,7 +141,7 @@ def plan_takeover(
     """Decide where a pipeline goes on; nothing is written.
 
     Args:
-        committer: of the topic.
+        committer: decides and completes the batches of the topic.
         group: of the connector.
         layout: that the connector's configuration stands for.
         isolation: of the pipeline's reads.
@@ -217,7 +217,7 @@ def take_over(committer: Committer, takeover: Takeover, layout: Layout, *, unsaf
     """Create the marker of a pipeline that goes on after a sink; harmless when repeated.
 
     Args:
-        committer: of the topic.
+        committer: decides and completes the batches of the topic.
         takeover: what was decided just now.
         layout: of the pipeline's objects.
         unsafe_single_writer: do not check that the store honours conditional writes.

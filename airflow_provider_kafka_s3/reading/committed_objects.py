@@ -21,7 +21,7 @@ class CommittedObjects:
     """The objects of a committed batch.
 
     Args:
-        log: of the topic.
+        log: the control documents of the topic.
         plan: of the batch.
         decision: its manifest.
     """

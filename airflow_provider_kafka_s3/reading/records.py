@@ -144,7 +144,7 @@ def record_objects(log: TopicLog, plan: Plan, decision: Manifest) -> list[Object
     Objects beside these, and indices, are read with them.
 
     Args:
-        log: of the topic.
+        log: the control documents of the topic.
         plan: of the batch.
         decision: its manifest.
     """
@@ -155,7 +155,7 @@ def read_records(log: TopicLog, plan: Plan, decision: Manifest, entry: ObjectEnt
     """The records of an object, in their order there, about a megabyte at a time.
 
     Args:
-        log: of the topic.
+        log: the control documents of the topic.
         plan: of the batch.
         decision: its manifest.
         entry: one of :func:`record_objects`.

@@ -36,7 +36,7 @@ def seek(
     consumer does.
 
     Args:
-        log: of the topic.
+        log: the control documents of the topic.
         partition: the Kafka partition.
         offset: the first one.
         records: how many, at most; fewer are returned at the end of what is landed, and before a gap.

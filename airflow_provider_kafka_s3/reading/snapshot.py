@@ -62,7 +62,7 @@ class Snapshot:
     found is kept. Of more than ten thousand batches, only what a thousand of them have together is kept besides.
 
     Attributes:
-        log: of the topic.
+        log: the control documents of the topic.
         batch: number of the last batch; 0: there is none.
         since: number of the batch behind which it begins; 0: it has all batches.
     """
@@ -71,7 +71,7 @@ class Snapshot:
         """Fix the state of a topic; the marker is read.
 
         Args:
-            log: of the topic.
+            log: the control documents of the topic.
             at: number of the last batch; None: the last one before which all are complete.
             since: number of the batch behind which the snapshot begins; see :meth:`changes`.
 

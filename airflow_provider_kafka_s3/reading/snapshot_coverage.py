@@ -17,7 +17,7 @@ class SnapshotCoverage:
     """The offsets of a snapshot. The index of the log is read once for a generation, and only if they depend on it.
 
     Args:
-        log: of the topic.
+        log: the control documents of the topic.
         marker: as the snapshot has read it.
         batches: of the snapshot.
         batch: number of the last one.
@@ -71,7 +71,7 @@ class SnapshotCoverage:
         """Offsets of a generation that are in no object: of batches that were abandoned as lost, or deleted by Kafka.
 
         Args:
-            generation: of the topic.
+            generation: incarnation of the topic.
             low: lowest timestamp in milliseconds. Lost records have no times: those between offsets that are all
                 earlier, or all later, are left out.
             high: end of the timestamps.
@@ -87,7 +87,7 @@ class SnapshotCoverage:
         or lie between windows that were landed apart. For a state at an earlier batch, later ones are not looked at.
 
         Args:
-            generation: of the topic.
+            generation: incarnation of the topic.
             low: lowest timestamp in milliseconds, as of :meth:`lost`.
             high: end of the timestamps.
         """

@@ -112,7 +112,7 @@ def snapshot_objects(log: TopicLog, plan: Plan, decision: Manifest, lost: frozen
     """The objects of a committed batch, in the order of Kafka partitions and offsets.
 
     Args:
-        log: of the topic.
+        log: the control documents of the topic.
         plan: of the batch.
         decision: its manifest.
         lost: keys that were accepted as lost since.

@@ -195,7 +195,7 @@ class SummarizedBatches:
         """Nothing is read yet.
 
         Args:
-            log: of the topic.
+            log: the control documents of the topic.
             marker: has all of them as resolved.
             first: lowest number.
             last: highest number.

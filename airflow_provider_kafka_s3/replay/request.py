@@ -163,7 +163,7 @@ def new_plan(log: TopicLog, request: ReplayRequest, target: TopicInfo, **chosen:
     """The plan of a replay that has not begun, bound to its target as it is now.
 
     Args:
-        log: of the topic.
+        log: the control documents of the topic.
         request: the replay.
         target: the topic that records are sent to.
         chosen: what is sent, as fields of the plan.

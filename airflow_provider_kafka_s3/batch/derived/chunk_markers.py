@@ -78,7 +78,7 @@ def update_chunk_markers(
     """Write the marker files that differ from the log; harmless when repeated.
 
     Args:
-        topic_log: of the topic.
+        topic_log: the control documents of the topic.
         marker: read or written just now.
         parallel: runs requests for several partitions at once.
         look_back: number of resolved batches to look at, the last ones; None: all of them.
@@ -114,7 +114,7 @@ def newest_indexes(
     wrote those behind them.
 
     Args:
-        topic_log: of the topic.
+        topic_log: the control documents of the topic.
         marker: of the topic; batches that it has not resolved are ignored.
         parallel: reads several documents at once.
         look_back: number of resolved batches to look at, the last ones. A partition is not in the result if another

@@ -98,7 +98,7 @@ def _possible_indexes(topic_log: TopicLog, marker: Marker, existing: Mapping[ran
     A larger one is made from smaller ones. It could exist if all of these do, and have few bytes together.
 
     Args:
-        topic_log: of the topic.
+        topic_log: the control documents of the topic.
         marker: only what it has as resolved is indexed.
         existing: the indexes that exist, with their bytes. The caller may add to it what it has written.
     """
@@ -129,7 +129,7 @@ def write_missing(topic_log: TopicLog, marker: Marker, *, most: int | None, para
     A document that is gone or cannot be trusted prevents the indexes of its batches, with a warning, and no other one.
 
     Args:
-        topic_log: of the topic.
+        topic_log: the control documents of the topic.
         marker: only what it has as resolved is indexed.
         most: indexes to write at most, the latest ones, and of each size indexes that may fail; None: all.
         parallel: runs requests at once.
@@ -187,7 +187,7 @@ def build_index(
     """The index of resolved batches, from the smaller indexes of these batches, or from plans and manifests.
 
     Args:
-        topic_log: of the topic.
+        topic_log: the control documents of the topic.
         marker: has all of them as resolved.
         numbers: of the batches.
         parallel: runs requests at once.
