@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from airflow_provider_kafka_s3.config import Layout
 from airflow_provider_kafka_s3.config.values import Value, require_type
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
-from airflow_provider_kafka_s3.layout.keys import data_key, validate_delimiters, validate_topic, with_schema_name
+from airflow_provider_kafka_s3.layout.keys import data_key, validate_topic, with_schema_name
 from airflow_provider_kafka_s3.layout.patterns import time_pattern
 from airflow_provider_kafka_s3.messages import nearest
 from airflow_provider_kafka_s3.submit import spark_command
@@ -178,7 +178,7 @@ def parse_topics(topics: object) -> tuple[str, ...]:
 
 
 def require_layout(layout: Layout) -> Layout:
-    """Return a layout if its delimiters and its pattern are valid; imports nothing heavy itself.
+    """Return a layout if its pattern is valid; imports nothing heavy itself.
 
     Classes of other packages are checked if their modules can be imported here: the process that parses a DAG need not
     have them.
@@ -186,7 +186,6 @@ def require_layout(layout: Layout) -> Layout:
     Raises:
         ConfigurationError: something is wrong.
     """
-    validate_delimiters(layout)
     if layout.by_time is not None:
         time_pattern(layout.by_time, layout.naming.directory_delim)
     if layout.extensions and all(_is_here(each.import_path) for each in layout.extensions):

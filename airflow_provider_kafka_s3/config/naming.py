@@ -118,6 +118,11 @@ class Naming(Value, KeyNaming, frozen=True, kw_only=True, forbid_unknown_fields=
         require(bool(self.directory_delim), "directory_delim is empty; use '/'")
         require(bool(self.file_delim), "file_delim is empty; use '+'")
         require("/" not in self.file_delim, f"file_delim={self.file_delim!r} must not hold '/'")
+        require(
+            not any(c.isdigit() for c in self.file_delim),  # partition 1 and offset 11 could be parsed as 11 and 1
+            f"file_delim={self.file_delim!r} contains a digit, so partition and offset would be ambiguous in file "
+            f"names; use '+' or another delimiter without digits",
+        )
         if self.file_name_template is not None:
             parse_file_name_template(self.file_name_template)
         prefix = self.topic_prefix

@@ -24,7 +24,6 @@ from airflow_provider_kafka_s3.kafka_connect.store_settings import (
     request_retry,
     upload,
 )
-from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.layout.patterns import time_pattern
 
 __all__ = ["REGISTRY_CONN_ID", "Converted", "convert", "layout_of"]
@@ -108,7 +107,6 @@ def layout_of(parameters: Mapping[str, Any]) -> config.Layout:
         tags=stored.object_tags,
         **{name: parameters[name] for name in names if name in parameters},
     )
-    keys.validate_delimiters(layout)
     if layout.by_time is not None:
         time_pattern(layout.by_time, layout.naming.directory_delim)
     return layout

@@ -45,7 +45,6 @@ __all__ = [
     "sibling_of_key",
     "siblings",
     "topic_of_folder",
-    "validate_delimiters",
     "validate_key",
     "validate_topic",
     "validate_topic_of",
@@ -110,24 +109,6 @@ def validate_topic(topic: str) -> str:
     return topic
 
 
-def validate_delimiters(layout: Layout) -> None:
-    """Refuse delimiters that make file names ambiguous.
-
-    File names are parsed as topic, partition, offset and generation, so two different objects must not have the same.
-
-    Raises:
-        ConfigurationError: ``file_delim`` contains a digit, so partition 1 and offset 11 could be parsed as 11 and 1.
-    """
-    if not isinstance(layout.naming, Naming):
-        return
-    delim = layout.naming.file_delim
-    if any(c.isdigit() for c in delim):
-        raise ConfigurationError(
-            f"file_delim={delim!r} contains a digit, so partition and offset would be ambiguous in file "
-            f"names; use '+' or another delimiter without digits"
-        )
-
-
 def validate_key(key: str) -> str:
     """Return a data key if it is safe.
 
@@ -170,7 +151,7 @@ def data_key(
             offsets begin at 0 again.
 
     Raises:
-        ConfigurationError: see :func:`validate_key`, :func:`validate_topic`, :func:`validate_delimiters`.
+        ConfigurationError: see :func:`validate_key` and :func:`validate_topic`.
     """
     if encoded_partition.startswith(DEAD_LETTERS_DIR):
         raise ConfigurationError(
@@ -242,7 +223,6 @@ def dead_letters_prefix(layout: Layout, topic: str) -> str:
 def _file_name(layout: Layout, topic: str, partition: int, first_offset: int, generation: int) -> str:
     """The name of a file without its extension."""
     validate_topic_of(layout, topic)
-    validate_delimiters(layout)
     naming = layout.naming
     if not isinstance(naming, Naming):
         # As DeviantArt's sink formats it: wider numbers are not cut.
