@@ -13,8 +13,9 @@ from typing import Annotated, Any, Final, Literal, cast
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from airflow_provider_kafka_s3.arrays import Array, Bools, Int64Array, validity_buffer
+from airflow_provider_kafka_s3.arrays import Array, Bools, Int64Array, int64_values, validity_buffer
 from airflow_provider_kafka_s3.config import DecimalFormat
 from airflow_provider_kafka_s3.converters.json_scalar import (
     INTEGER_LOGICAL,
@@ -45,6 +46,12 @@ from airflow_provider_kafka_s3.schemas.nodes import (
 __all__ = ["Column", "Structs", "is_plain"]
 
 _DIGITS: Final = re.compile(rb"(-?)([0-9]{1,60})(?:\.([0-9]{1,60}))?")
+_DIGITS_ONLY: Final = r"^-?[0-9]{1,60}(\.[0-9]{1,60})?$"
+_DATE_FORM: Final = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_CLOCK_FORM: Final = r"[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{3}|\.[0-9]{6})?"
+_DAY_US: Final = 86_400_000_000
+_YEAR_ONE_US: Final = -62_135_596_800_000_000
+"""The first microsecond that is a time here, since the epoch."""
 _REFUSED_NAME: Final = re.compile(r'[\x00-\x1f"\\]')
 
 
@@ -137,9 +144,13 @@ class Structs:
             case Primitive(logical=Decimal(scale=scale)) | Fixed(logical=Decimal(scale=scale)):
                 quoted = self._format == "NUMERIC"
                 precision = cast("Any", kind).precision
-                return _Deferred(plain, msgspec.Raw, _decimals(self.converters.make(node), scale, precision, quoted))
+                convert = _decimals(self.converters.make(node), scale, precision, quoted)
+                return _Decimals128(plain, convert, nullable=nullable, quoted=quoted, allows_null=node != single)
             case Primitive(name="int" | "long", logical=logical) if logical in INTEGER_LOGICAL:
-                return _Deferred(plain, str, self.converters.make(single))
+                convert = self.converters.make(single)
+                if logical.startswith("time-"):
+                    return _Deferred(plain, str, convert)
+                return _Times(plain, logical, convert, nullable=nullable)
             case None if node != Union((NULL,)):
                 return _Deferred(plain, msgspec.Raw, _raws(self.converters.make(node)))
             case MapOf() | Record() if self.type_of(single) is msgspec.Raw:
@@ -281,7 +292,9 @@ class _Deferred(Column):
 
     def array(self, values: list[Any], rows: Int64Array, wrong: set[int]) -> Array:
         raw = self._raw
-        if raw in set(map(type, values)):
+        if raw in (types := set(map(type, values))):
+            if types <= {raw, type(None)} and (column := self._together(values)) is not None:
+                return column
             convert = self._convert
             converted: list[Any] = []
             for value in values:
@@ -292,6 +305,75 @@ class _Deferred(Column):
                     converted.append(None)
             values = converted
         return self._plain.array(values, rows, wrong)
+
+    def _together(self, values: list[Any]) -> Array | None:  # noqa: ARG002 - of most types they are not
+        """The array of values that Arrow converts by one call; None: one of them is left to its converter."""
+        return None
+
+
+class _Together(_Deferred):
+    """Values that Arrow converts together, if all have a usual form."""
+
+    def __init__(self, plain: Column, raw: type, convert: Convert, *, nullable: bool) -> None:
+        super().__init__(plain, raw, convert)
+        self._nullable = nullable
+
+    def _together(self, values: list[Any]) -> Array | None:
+        try:
+            converted = self._converted(values)
+        except pa.ArrowException:  # a number of too many digits, a time that is none
+            return None
+        if converted is None:
+            return None
+        bits, data = converted
+        return cast("Array", pa.Array.from_buffers(self.type, len(values), [bits if self._nullable else None, data]))
+
+    @abstractmethod
+    def _converted(self, values: list[Any]) -> tuple[Any, Any] | None:
+        """The buffers of the array, or None."""
+
+
+class _Decimals128(_Together):
+    """Decimals that are numbers, or texts of digits."""
+
+    def __init__(self, plain: Column, convert: Convert, *, nullable: bool, quoted: bool, allows_null: bool) -> None:
+        super().__init__(plain, msgspec.Raw, convert, nullable=nullable)
+        self._quoted = quoted
+        self._allows_null = allows_null
+
+    def _converted(self, values: list[Any]) -> tuple[Any, Any] | None:
+        texts = [None if value is None else bytes(value) for value in values]
+        if self._allows_null:
+            texts = [None if text == b"null" else text for text in texts]
+        digits: Any = pa.array(texts, pa.string())
+        if self._quoted and pc.all(pc.starts_with(digits, '"')).as_py():
+            digits = pc.utf8_slice_codeunits(digits, 1, -1)
+        if not pc.all(pc.match_substring_regex(digits, _DIGITS_ONLY)).as_py():
+            return None
+        bits, data = digits.cast(self.type).buffers()
+        return bits, data
+
+
+class _Times(_Together):
+    """Dates and timestamps of the most usual forms: without, or with three or six, digits of the fraction."""
+
+    def __init__(self, plain: Column, logical: str, convert: Convert, *, nullable: bool) -> None:
+        super().__init__(plain, str, convert, nullable=nullable)
+        self._is_date, has_zone = logical == "date", logical.startswith("timestamp")
+        self._form = _DATE_FORM if self._is_date else f"{_DATE_FORM}{_CLOCK_FORM}{'Z' if has_zone else ''}"
+        self._read = pa.timestamp("us", "UTC") if has_zone else pa.timestamp("us")
+        self._micros = _DAY_US if self._is_date else {"ms": 1000, "us": 1}[cast("Any", self.type).unit]
+
+    def _converted(self, values: list[Any]) -> tuple[Any, Any] | None:
+        texts: Any = pa.array(values, pa.string())
+        if not pc.all(pc.match_substring_regex(texts, f"^{self._form}$")).as_py():
+            return None
+        read = texts.cast(self._read)
+        micros = int64_values(read.view(pa.int64()).fill_null(0))
+        times = micros // self._micros
+        if (micros < _YEAR_ONE_US).any() or (times * self._micros != micros).any():
+            return None
+        return read.buffers()[0], pa.py_buffer(cast("Any", times.astype(np.int32) if self._is_date else times))
 
 
 class _Filled(Column):

@@ -15,15 +15,14 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_kafka_s3.arrays import Array, Int64Array, int64_array
+from airflow_provider_kafka_s3.arrays import Array
 from airflow_provider_kafka_s3.config import DecimalFormat
 from airflow_provider_kafka_s3.converters.avro_decode import Decoded
 from airflow_provider_kafka_s3.converters.json_columns import Structs
 from airflow_provider_kafka_s3.converters.json_grammar import are_utf8, deep_rows
 from airflow_provider_kafka_s3.converters.json_scalar import InvalidJsonError, document
-from airflow_provider_kafka_s3.converters.json_shapes import ShapeDecoder
 from airflow_provider_kafka_s3.schemas.arrow_types import arrow_type
-from airflow_provider_kafka_s3.schemas.nodes import Node, Record
+from airflow_provider_kafka_s3.schemas.nodes import Node
 
 __all__ = ["DecodedJson", "JsonDecoder"]
 
@@ -85,7 +84,6 @@ class JsonDecoder:
         self._convert = structs.converters.make(node)
         self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(structs.type_of(node)).decode
         self._column = structs.column(node, self._type, nullable=True)
-        self._shapes = ShapeDecoder(node, self._type, structs, decimal_format) if isinstance(node, Record) else None
 
     def decode(self, values: Array) -> DecodedJson:
         """Decode a batch.
@@ -94,29 +92,17 @@ class JsonDecoder:
             values: binary or large_binary; null rows are null in the result, and not bad.
         """
         reasons: dict[int, str] = {}
-        shaped = None if self._shapes is None else self._shapes.decode(values)
-        if shaped is None:
-            column = self._in_blocks(values, np.arange(len(values)), reasons)
-        else:
-            rows, column = shaped
-            if len(rows) < len(values):
-                others = np.delete(np.arange(len(values)), rows)
-                other_column = self._in_blocks(values.take(int64_array(others)), others, reasons)
-                order = np.argsort(np.concatenate([rows, others]))
-                column = pa.concat_arrays([column, other_column]).take(int64_array(order))
+        blocks = [
+            self._objects(values.slice(first, _BLOCK), first, reasons)
+            for first in range(0, max(len(values), 1), _BLOCK)
+        ]
+        column = blocks[0] if len(blocks) == 1 else pa.concat_arrays(blocks)
         bad = np.zeros(len(values), np.bool_)
         bad[list(reasons)] = True
         return DecodedJson(column, bad, dict(sorted(reasons.items())))
 
-    def _in_blocks(self, values: Array, rows: Int64Array, reasons: dict[int, str]) -> Array:
-        """Decode values by way of objects; ``rows`` are theirs in the batch, for ``reasons``."""
-        blocks = [
-            self._objects(values.slice(first, _BLOCK), rows[first : first + _BLOCK], reasons)
-            for first in range(0, max(len(values), 1), _BLOCK)
-        ]
-        return blocks[0] if len(blocks) == 1 else pa.concat_arrays(blocks)
-
-    def _objects(self, values: Array, rows: Int64Array, reasons: dict[int, str]) -> Array:
+    def _objects(self, values: Array, first: int, reasons: dict[int, str]) -> Array:
+        """Decode values by way of objects; ``first`` is the row of the first one in the batch, for ``reasons``."""
         decode = self._decode if are_utf8(values) else self._decode_text
         texts: list[bytes | None] = values.to_pylist()
         objects: list[Any] = []
@@ -126,17 +112,17 @@ class JsonDecoder:
             if text is None:
                 append(None)
             elif row in deep:  # here, before a parser stops at another depth
-                append(self._convert_row(text, int(rows[row]), reasons))
+                append(self._convert_row(text, first + row, reasons))
             else:
                 try:
                     append(decode(text))
                 except _REFUSED:
-                    append(self._convert_row(text, int(rows[row]), reasons))
+                    append(self._convert_row(text, first + row, reasons))
         wrong: set[int] = set()
         column = self._column.array(objects, np.arange(len(texts), dtype=np.int64), wrong)
         if wrong:
             for row in sorted(wrong):
-                objects[row] = self._convert_row(cast("bytes", texts[row]), int(rows[row]), reasons)
+                objects[row] = self._convert_row(cast("bytes", texts[row]), first + row, reasons)
             column = self._column.array(objects, np.arange(len(texts), dtype=np.int64), set())
         return column
 

@@ -1,4 +1,4 @@
-"""Decoding of JSON documents of the same shape."""
+"""Texts in JSON documents have one meaning, whether a column of them is converted together or each by itself."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from airflow_provider_kafka_s3.converters import json_columns
 from airflow_provider_kafka_s3.converters.json_decode import JsonDecoder
 from airflow_provider_kafka_s3.schemas.avro import parse_schema
 from airflow_provider_kafka_s3.schemas.nodes import Node
@@ -81,61 +81,60 @@ def text(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
+def refuse(text: bytes) -> Any:
+    """Decodes nothing, so every row is converted on its own."""
+    raise ValueError
+
+
 @functools.cache
 def decoders(node: Node) -> tuple[JsonDecoder, JsonDecoder]:
-    """One that decodes by shapes whatever it can, and one by way of objects only."""
-    shapes, objects = (JsonDecoder(node, decimal_format="NUMERIC") for _ in range(2))
-    assert shapes._shapes is not None
-    shapes._shapes.fewest = 1
-    objects._shapes = None
-    return shapes, objects
+    """One that converts columns, and one that converts each row on its own."""
+    together, alone = (JsonDecoder(node, decimal_format="NUMERIC") for _ in range(2))
+    alone._decode = refuse
+    return together, alone
 
 
-def decoded(node: Node, rows: Sequence[bytes | None]) -> tuple[int, list[Any]]:
-    """How many rows the shapes took; and the values, which have to be those by way of objects."""
+def decoded(node: Node, rows: Sequence[bytes | None]) -> list[Any]:
+    """The values, which both have to give."""
     array: Any = pa.array(rows, pa.binary())
-    shapes, objects = decoders(node)
-    assert shapes._shapes is not None
-    shapes._shapes._wait = 0
-    found = shapes._shapes.decode(array)
-    shapes._shapes._wait = 0
-    fast, slow = shapes.decode(array), objects.decode(array)
-    fast.values.validate(full=True)
-    assert repr(column_values(fast.values)) == repr(column_values(slow.values))
-    assert fast.reasons == slow.reasons
-    assert fast.bad.tolist() == slow.bad.tolist()
-    return 0 if found is None else len(found[0]), column_values(fast.values)
+    together, alone = (decoder.decode(array) for decoder in decoders(node))
+    together.values.validate(full=True)
+    assert repr(column_values(together.values)) == repr(column_values(alone.values))
+    assert together.reasons == alone.reasons
+    assert together.bad.tolist() == alone.bad.tolist()
+    return column_values(together.values)
 
 
 @pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])
-def test_orders_of_one_shape_need_no_objects(separators: tuple[str, str]) -> None:
-    """Numbers, texts, times, decimals, enums, records, arrays and maps of all documents are decoded by their shape."""
+def test_columns_of_usual_texts_are_converted_together(
+    separators: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Decimals, dates and timestamps of a column with and without nulls have the values of each alone."""
     rows = [
         json.dumps(
             order(
                 id=n - 50,
-                name=None if n % 3 else f"name {n}",
-                weight=n / 7,
-                rating=n / 2 if n % 2 else None,
-                gift=n % 5 == 0,
-                status="NEW" if n % 4 else "PAID",
                 at=f"2026-01-{1 + n % 28:02d}T00:00:00{('', '.125', '.125000')[n % 3]}Z",
                 due=None if n % 3 else f"20{n % 90 + 10}-06-30",
                 total=f"{n}.{n % 100:02d}",
-                place={"city": "x" * n, "zip": n if n % 2 else None},
-                tags=[str(i) for i in range(n % 4)],
             ),
             separators=separators,
         ).encode()
         for n in range(100)
     ]
-    taken, values = decoded(ORDER, rows)
-    assert taken == 100
+    values = decoded(ORDER, rows)
     assert [v["id"] for v in values] == [n - 50 for n in range(100)]
     assert {v["count"] for v in values} == {7}
+    columns: list[Any] = []
+    convert = json_columns._Together._together
+    monkeypatch.setattr(
+        json_columns._Together, "_together", lambda column, texts: columns.append(convert(column, texts)) or columns[-1]
+    )
+    assert decoded(ORDER, rows) == values
+    assert [len(column) for column in columns if column is not None] == [100, 100, 100]
 
 
-def test_documents_of_other_shapes_are_decoded_as_well() -> None:
+def test_documents_that_differ_are_decoded_as_well() -> None:
     """A document that differs from its neighbours has its own values, whatever it differs in."""
     others = [
         text(order(name='a "quoted" text')),
@@ -168,11 +167,8 @@ def test_documents_of_other_shapes_are_decoded_as_well() -> None:
     for n, other in enumerate(others):
         rows += [text(order(id=n)), other, text(order(id=1000 + n))]
     decoded(ORDER, rows)
-    valid = [row for row in rows if row is None or row.isascii() or "ü".encode() in row]
-    taken, _ = decoded(ORDER, valid)
-    assert taken >= 2 * len(others) - 2
-    taken, _ = decoded(ORDER, [b'{"id":"}', text(order())[1:], *valid])
-    assert taken >= 2 * len(others) - 2
+    for other in others:
+        decoded(ORDER, [text(order()), other, text(order())])
 
 
 @pytest.mark.parametrize(
@@ -243,7 +239,7 @@ KINDS: Final = (
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("nullable", [False, True])
 def test_every_text_of_a_number_has_one_meaning(kind: str, nullable: bool) -> None:
-    """Each text, alone and between others, is the same number, or bad for the same reason, by shapes and by objects."""
+    """Each text, alone and between others, is the same number, or bad for the same reason, together and alone."""
     field = f'["null", {kind}]' if nullable else kind
     node = parse_schema(f'{{"type": "record", "name": "R", "fields": [{{"name": "n", "type": {field}}}]}}')
     rows = [f'{{"n":{number},"m":{number}}}'.encode() for number in NUMBERS]
@@ -285,7 +281,7 @@ TIME_KINDS: Final = (
 
 @pytest.mark.parametrize(("name", "logical"), TIME_KINDS)
 def test_every_text_of_a_time_has_one_meaning(name: str, logical: str) -> None:
-    """Each text is the same time, or bad for the same reason, by shapes and by objects."""
+    """Each text is the same time, or bad for the same reason, together and alone."""
     kind = f'{{"type": "{name}", "logicalType": "{logical}"}}'
     node = parse_schema(f'{{"type": "record", "name": "R", "fields": [{{"name": "t", "type": ["null", {kind}]}}]}}')
     rows = [f'{{"t":"{time}"}}'.encode() for time in TIMES]
@@ -296,7 +292,7 @@ def test_every_text_of_a_time_has_one_meaning(name: str, logical: str) -> None:
 
 @EXAMPLES
 @given(st.data())
-def test_a_changed_document_is_decoded_as_by_objects(data: st.DataObject) -> None:
+def test_a_changed_document_is_decoded_as_alone(data: st.DataObject) -> None:
     """Documents with changed, lost and repeated bytes get no other values, and neither do their neighbours."""
     rows = [text(order(id=n, name=f"name {n}")) for n in range(8)]
     for _ in range(data.draw(st.integers(1, 3))):
@@ -308,17 +304,3 @@ def test_a_changed_document_is_decoded_as_by_objects(data: st.DataObject) -> Non
         )
         rows[row] = rows[row][:at] + new + rows[row][at + size :]
     decoded(ORDER, rows)
-
-
-def test_batches_without_a_common_shape_are_not_tried_each() -> None:
-    """After batches of unlike documents the next ones are not looked at, and have the same values; later ones are."""
-    decoder = JsonDecoder(NESTED)
-    assert decoder._shapes is not None
-    unlike: Any = pa.array([f'{{"b":{n},"x{n}":1}}'.encode() for n in range(600)], pa.binary())
-    alike: Any = pa.array([f'{{"b":{n}}}'.encode() for n in range(600)], pa.binary())
-    for _ in range(3):
-        assert column_values(decoder.decode(unlike).values)[:2] == [{"b": 0, "d": None}, {"b": 1, "d": None}]
-    tries = [decoder._shapes.decode(alike) for _ in range(10)]
-    assert tries[0] is None
-    assert tries[-1] is not None
-    assert np.array_equal(tries[-1][0], np.arange(600))
