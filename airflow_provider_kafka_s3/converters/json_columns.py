@@ -145,12 +145,12 @@ class Structs:
                 quoted = self._format == "NUMERIC"
                 precision = cast("Any", kind).precision
                 convert = _decimals(self.converters.make(node), scale, precision, quoted)
-                return _Decimals128(plain, convert, nullable=nullable, quoted=quoted, allows_null=node != single)
+                return _DecimalTexts(plain, convert, nullable=nullable, quoted=quoted, allows_null=is_nullable(node))
             case Primitive(name="int" | "long", logical=logical) if logical in INTEGER_LOGICAL:
                 convert = self.converters.make(single)
                 if logical.startswith("time-"):
                     return _Deferred(plain, str, convert)
-                return _Times(plain, logical, convert, nullable=nullable)
+                return _TimeTexts(plain, logical, convert, nullable=nullable)
             case None if node != Union((NULL,)):
                 return _Deferred(plain, msgspec.Raw, _raws(self.converters.make(node)))
             case MapOf() | Record() if self.type_of(single) is msgspec.Raw:
@@ -311,7 +311,7 @@ class _Deferred(Column):
         return None
 
 
-class _Together(_Deferred):
+class _Texts(_Deferred):
     """Values that Arrow converts together, if all have a usual form."""
 
     def __init__(self, plain: Column, raw: type, convert: Convert, *, nullable: bool) -> None:
@@ -321,7 +321,7 @@ class _Together(_Deferred):
     def _together(self, values: list[Any]) -> Array | None:
         try:
             converted = self._converted(values)
-        except pa.ArrowException:  # a number of too many digits, a time that is none
+        except (pa.ArrowException, UnicodeError):  # a number of too many digits, a time that is none
             return None
         if converted is None:
             return None
@@ -333,7 +333,7 @@ class _Together(_Deferred):
         """The buffers of the array, or None."""
 
 
-class _Decimals128(_Together):
+class _DecimalTexts(_Texts):
     """Decimals that are numbers, or texts of digits."""
 
     def __init__(self, plain: Column, convert: Convert, *, nullable: bool, quoted: bool, allows_null: bool) -> None:
@@ -354,7 +354,7 @@ class _Decimals128(_Together):
         return bits, data
 
 
-class _Times(_Together):
+class _TimeTexts(_Texts):
     """Dates and timestamps of the most usual forms: without, or with three or six, digits of the fraction."""
 
     def __init__(self, plain: Column, logical: str, convert: Convert, *, nullable: bool) -> None:
