@@ -46,7 +46,6 @@ from airflow_provider_kafka_s3.schemas.nodes import (
 __all__ = ["Column", "Structs", "is_plain"]
 
 _DIGITS: Final = re.compile(rb"(-?)([0-9]{1,60})(?:\.([0-9]{1,60}))?")
-_DIGITS_ONLY: Final = r"^-?[0-9]{1,60}(\.[0-9]{1,60})?$"
 _DATE_FORM: Final = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _CLOCK_FORM: Final = r"[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{3}|\.[0-9]{6})?"
 _DAY_US: Final = 86_400_000_000
@@ -340,6 +339,10 @@ class _DecimalTexts(_Texts):
         super().__init__(plain, msgspec.Raw, convert, nullable=nullable)
         self._quoted = quoted
         self._allows_null = allows_null
+        precision, scale = cast("Any", self.type).precision, cast("Any", self.type).scale
+        whole = f"[0-9]{{1,{precision - scale}}}" if precision > scale else "0"
+        # Arrow takes some numbers of more digits than its integers have for others.
+        self._fits = f"^-?{whole}" + (rf"(\.[0-9]{{1,{scale}}})?$" if scale else "$")
 
     def _converted(self, values: list[Any]) -> tuple[Any, Any] | None:
         texts = [None if value is None else bytes(value) for value in values]
@@ -348,7 +351,7 @@ class _DecimalTexts(_Texts):
         digits: Any = pa.array(texts, pa.string())
         if self._quoted and pc.all(pc.starts_with(digits, '"')).as_py():
             digits = pc.utf8_slice_codeunits(digits, 1, -1)
-        if not pc.all(pc.match_substring_regex(digits, _DIGITS_ONLY)).as_py():
+        if not pc.all(pc.match_substring_regex(digits, self._fits)).as_py():
             return None
         bits, data = digits.cast(self.type).buffers()
         return bits, data

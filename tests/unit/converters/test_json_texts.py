@@ -227,11 +227,19 @@ NUMBERS: Final = (
     ),
     *("Infinity", "-Infinity", "inf", "-inf", "1 ", " 1", "1\t", "true", "null", '""', '"1"', '"-"', '"1.5"', '".5"'),
     *('"5."', '"+5"', '"1e2"', '"01.50"', '"-01"', '"0x1"', '" 1"', '"1 "', '"1.e1"', "{}", "[]", "[1]", "1,2", "1:2"),
+    *(
+        "0." + "9" * 38,
+        "9." + "9" * 38,
+        *(quote + "9" * digits + quote for digits in range(35, 80) for quote in ("", '"')),
+    ),
     *("0.1", "1.7976931348623157e308", "4.9e-324", "3.4028235e38", "3.4028236e38", "123456789012345678901234567890"),
 )
 KINDS: Final = (
     *('"int"', '"long"', '"float"', '"double"', '"string"', '"boolean"'),
-    '{"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}',
+    *(
+        f'{{"type": "bytes", "logicalType": "decimal", "precision": {precision}, "scale": {scale}}}'
+        for precision, scale in ((9, 2), (38, 0), (38, 2), (38, 38), (76, 2))
+    ),
     '{"type": "long", "logicalType": "timestamp-millis"}',
 )
 
