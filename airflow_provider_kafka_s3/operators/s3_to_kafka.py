@@ -12,7 +12,6 @@ from airflow.providers.common.compat.sdk import AirflowSkipException, BaseOperat
 
 from airflow_provider_kafka_s3.airflow import connections, parameters
 from airflow_provider_kafka_s3.airflow.task_errors import as_task_error
-from airflow_provider_kafka_s3.batch.location import TopicLocation
 from airflow_provider_kafka_s3.config.values import require_type
 from airflow_provider_kafka_s3.documents.addresses import TopicAddress
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, NothingToReplayError, message_of
@@ -147,6 +146,7 @@ class S3ToKafkaOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Send all records that this replay has not sent yet."""
+        from airflow_provider_kafka_s3.batch.location import TopicLocation
         from airflow_provider_kafka_s3.replay.run import ReplayProcess, replay
 
         self._process = ReplayProcess()
