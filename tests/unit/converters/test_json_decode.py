@@ -38,9 +38,19 @@ def refuse(text: bytes) -> Any:
 
 def decode(node: Node, rows: Sequence[bytes | None], decimal_format: DecimalFormat = "BASE64") -> DecodedJson:
     """Decode rows by both paths, which have to be equal."""
+    return decode_alike(node, rows, decoders(node, decimal_format))
+
+
+def decoders(node: Node, decimal_format: DecimalFormat) -> tuple[JsonDecoder, JsonDecoder]:
+    """One that converts columns, and one that converts each row on its own."""
     by_objects, one_by_one = (JsonDecoder(node, decimal_format=decimal_format) for _ in range(2))
     one_by_one._decode = refuse
-    fast, slow = (decoder.decode(array_of(rows)) for decoder in (by_objects, one_by_one))
+    return by_objects, one_by_one
+
+
+def decode_alike(node: Node, rows: Sequence[bytes | None], both: tuple[JsonDecoder, JsonDecoder]) -> DecodedJson:
+    """Decode rows by both decoders of a schema, which have to be equal."""
+    fast, slow = (decoder.decode(array_of(rows)) for decoder in both)
     assert list(fast.reasons) == [row for row, bad in enumerate(fast.bad.tolist()) if bad]
     for decoded in (fast, slow):
         decoded.values.validate(full=True)

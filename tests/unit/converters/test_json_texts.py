@@ -7,16 +7,15 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final
 
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_kafka_s3.converters import json_columns
-from airflow_provider_kafka_s3.converters.json_decode import JsonDecoder
 from airflow_provider_kafka_s3.schemas.avro import parse_schema
 from airflow_provider_kafka_s3.schemas.nodes import Node
 from tests.avro_values import column_values
+from tests.unit.converters.test_json_decode import decode_alike, decoders
 
 EXAMPLES = settings(max_examples=200, deadline=None)
 
@@ -81,28 +80,12 @@ def text(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def refuse(text: bytes) -> Any:
-    """Decodes nothing, so every row is converted on its own."""
-    raise ValueError
-
-
-@functools.cache
-def decoders(node: Node) -> tuple[JsonDecoder, JsonDecoder]:
-    """One that converts columns, and one that converts each row on its own."""
-    together, alone = (JsonDecoder(node, decimal_format="NUMERIC") for _ in range(2))
-    alone._decode = refuse
-    return together, alone
+decoders_of = functools.cache(functools.partial(decoders, decimal_format="NUMERIC"))
 
 
 def decoded(node: Node, rows: Sequence[bytes | None]) -> list[Any]:
     """The values, which both have to give."""
-    array: Any = pa.array(rows, pa.binary())
-    together, alone = (decoder.decode(array) for decoder in decoders(node))
-    together.values.validate(full=True)
-    assert repr(column_values(together.values)) == repr(column_values(alone.values))
-    assert together.reasons == alone.reasons
-    assert together.bad.tolist() == alone.bad.tolist()
-    return column_values(together.values)
+    return column_values(decode_alike(node, rows, decoders_of(node)).values)
 
 
 @pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])
