@@ -56,12 +56,7 @@ class _TopicSettings(TypedDict, total=False):
     connection_options: Sequence[str]
     upload: Upload | None
     registry: SchemaSource | None
-    build: BuildObjects | None
     unsafe_unproven_records: bool
-    parallel: Parallel
-    sleep: Callable[[float], None]
-    monotonic: Callable[[], float]
-    now: Callable[[], float]
 
 
 def open_topic(
