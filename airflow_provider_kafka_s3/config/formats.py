@@ -56,17 +56,20 @@ DecimalFormat = Literal["BASE64", "NUMERIC"]
 
 _EXTENSIONS: Final[Mapping[CompressionName, str]] = {"none": "", "gzip": ".gz", "zstd": ".zst", "bzip2": ".bz2"}
 _ISAL: Final = Annotated[int, Meta(ge=0, le=3, extra={"why": "a level of ISA-L, 0 is fastest and 3 smallest"})]
+_GZIP: Final = Annotated[
+    int, Meta(ge=0, le=9, extra={"why": "0 to 3 are levels of ISA-L, 4 to 9 of libdeflate; 0 is fastest, 9 smallest"})
+]
 _ZSTD: Final = Annotated[int, Meta(ge=1, le=19, extra={"why": "a level of Zstandard, 1 is fastest and 19 smallest"})]
 _BZIP2: Final = Annotated[int, Meta(ge=1, le=9, extra={"why": "a block of bzip2 has this many times 100 kB"})]
 # Without compression a level has no effect. It is checked and stored as one of gzip, as in plans of earlier versions.
 _LEVELS: Final[Mapping[CompressionName, tuple[Any, int]]] = {
-    "none": (_ISAL, 1),
-    "gzip": (_ISAL, 1),
+    "none": (_GZIP, 1),
+    "gzip": (_GZIP, 2),
     "zstd": (_ZSTD, 3),
     "bzip2": (_BZIP2, 9),
 }
 _ZLIB: Final = Annotated[int, Meta(ge=1, le=9, extra={"why": "a level of zlib, 1 is fastest and 9 smallest"})]
-_GZIP_LEVELS: Final[Mapping[GzipEncoder, tuple[Any, int]]] = {"isal": (_ISAL, 1), "zlib": (_ZLIB, 6)}
+_GZIP_LEVELS: Final[Mapping[GzipEncoder, tuple[Any, int]]] = {"isal": (_ISAL, 2), "zlib": (_ZLIB, 6)}
 
 PARQUET_LEVELS: Final[Mapping[str, tuple[int, int, int]]] = {
     "gzip": (1, 9, 6),
@@ -116,8 +119,8 @@ class JsonLines(_Framed, frozen=True, kw_only=True, forbid_unknown_fields=True, 
 
     Attributes:
         compression: ``none``, ``gzip``, ``zstd`` or ``bzip2``; adds ``.gz``, ``.zst`` or ``.bz2`` to the extension.
-        compression_level: of gzip 0 (fastest) to 3 (smallest), a level of ISA-L; of zstd 1 to 19; of bzip2 1 to 9, the
-            size of its blocks in 100 kB; None: 1 for gzip, 3 for zstd, 9 for bzip2.
+        compression_level: of gzip 0 (fastest) to 9 (smallest): 0 to 3 are those of ISA-L, 4 to 9 of libdeflate; of zstd
+            1 to 19; of bzip2 1 to 9, the size of its blocks in 100 kB; None: 2 for gzip, 3 for zstd, 9 for bzip2.
         on_null: what a null value (a tombstone) does: ``fail`` names the record, ``ignore`` writes nothing for it,
             ``write`` writes its key (see :class:`~airflow_provider_kafka_s3.config.Envelope` and
             :class:`~airflow_provider_kafka_s3.config.SiblingObjects`).
@@ -140,8 +143,8 @@ class RawBytes(_Framed, frozen=True, kw_only=True, forbid_unknown_fields=True, t
         separator: what follows every record, the last included; may be empty.
         extension: of object keys, with its dot, if it has one; may be empty.
         compression: ``none``, ``gzip``, ``zstd`` or ``bzip2``; adds ``.gz``, ``.zst`` or ``.bz2`` to the extension.
-        compression_level: of gzip 0 (fastest) to 3 (smallest), a level of ISA-L; of zstd 1 to 19; of bzip2 1 to 9, the
-            size of its blocks in 100 kB; None: 1 for gzip, 3 for zstd, 9 for bzip2.
+        compression_level: of gzip 0 (fastest) to 9 (smallest): 0 to 3 are those of ISA-L, 4 to 9 of libdeflate; of zstd
+            1 to 19; of bzip2 1 to 9, the size of its blocks in 100 kB; None: 2 for gzip, 3 for zstd, 9 for bzip2.
         on_null: what a null value (a tombstone) does: ``fail`` names the record, ``ignore`` writes nothing for it,
             ``write`` writes its key (see :class:`~airflow_provider_kafka_s3.config.Envelope` and
             :class:`~airflow_provider_kafka_s3.config.SiblingObjects`).
@@ -172,7 +175,7 @@ class BlockGzip(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
         block_size: bytes of a block before compression, at most; a record that is larger is a block of its own.
         encoder: ``isal``, which is several times faster, or ``zlib``, whose bytes at level 6 are those of Java and of
             DeviantArt's connector.
-        compression_level: of isal 0 (fastest) to 3 (smallest), of zlib 1 to 9; None: 1 for isal, 6 for zlib.
+        compression_level: of isal 0 (fastest) to 3 (smallest), of zlib 1 to 9; None: 2 for isal, 6 for zlib.
     """
 
     lines: JsonLines | RawBytes = JsonLines()
@@ -284,8 +287,8 @@ class Csv(_Framed, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_fi
         header: begin every object with a line of the names of its fields.
         null: text of nulls, without the separator, quotes, and control characters such as line breaks.
         compression: ``none``, ``gzip``, ``zstd`` or ``bzip2``; adds ``.gz``, ``.zst`` or ``.bz2`` to the extension.
-        compression_level: of gzip 0 (fastest) to 3 (smallest), a level of ISA-L; of zstd 1 to 19; of bzip2 1 to 9, the
-            size of its blocks in 100 kB; None: 1 for gzip, 3 for zstd, 9 for bzip2.
+        compression_level: of gzip 0 (fastest) to 9 (smallest): 0 to 3 are those of ISA-L, 4 to 9 of libdeflate; of zstd
+            1 to 19; of bzip2 1 to 9, the size of its blocks in 100 kB; None: 2 for gzip, 3 for zstd, 9 for bzip2.
         on_null: what a null value (a tombstone) does: ``fail`` names the record, ``ignore`` writes nothing for it.
     """
 
@@ -317,8 +320,8 @@ class CustomFormat(_Framed, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         options: keyword arguments of the class: texts, whole numbers, booleans, None, and lists and mappings of these.
         extension: of object keys, with its dot, if it has one; may be empty.
         compression: ``none``, ``gzip``, ``zstd`` or ``bzip2``; adds ``.gz``, ``.zst`` or ``.bz2`` to the extension.
-        compression_level: of gzip 0 (fastest) to 3 (smallest), a level of ISA-L; of zstd 1 to 19; of bzip2 1 to 9, the
-            size of its blocks in 100 kB; None: 1 for gzip, 3 for zstd, 9 for bzip2.
+        compression_level: of gzip 0 (fastest) to 9 (smallest): 0 to 3 are those of ISA-L, 4 to 9 of libdeflate; of zstd
+            1 to 19; of bzip2 1 to 9, the size of its blocks in 100 kB; None: 2 for gzip, 3 for zstd, 9 for bzip2.
         on_null: what a null value (a tombstone) does: ``fail`` names the record, ``ignore`` writes nothing for it,
             ``write`` gives it to the class.
         pinned: what the class declares, which the plan of a batch has. Not set in a DAG.

@@ -162,7 +162,7 @@ def layout_digest(layout: Layout) -> str:
 @functools.cache
 def writer_versions() -> str:
     """Versions that the bytes depend on: of this package and of the libraries that compress and encode."""
-    libraries = (f"{name} {metadata.version(name)}" for name in ("isal", "pyarrow"))
+    libraries = (f"{name} {metadata.version(name)}" for name in ("isal", "deflate", "pyarrow"))
     return ", ".join((f"airflow-provider-kafka-s3 {__version__}", *libraries, f"zlib {zlib.ZLIB_RUNTIME_VERSION}"))
 
 

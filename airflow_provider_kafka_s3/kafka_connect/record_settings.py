@@ -97,7 +97,7 @@ def _compression(reader: SettingsReader) -> dict[str, Any]:
     if compression == "none":
         reader.without_effect(["s3.compression.level"], "nothing is compressed")
     elif level >= 0:
-        return {"compression": "gzip", "compression_level": (min(level, 9) + 2) // 3}
+        return {"compression": "gzip", "compression_level": level}
     return {"compression": compression}
 
 

@@ -140,11 +140,7 @@ SINK: Final = (
     _parameter("s3.acl.canned", "upload", "`acl` of `upload`"),
     _connection("s3.wan.mode", f"`config_kwargs.s3.use_accelerate_endpoint` {_EXTRA}"),
     _parameter("s3.compression.type", "format", "`compression` of `JsonLines` and `RawBytes`"),
-    _parameter(
-        "s3.compression.level",
-        "format",
-        "`compression_level`, of ISA-L: 0 for 0, 1 for 1 to 3, 2 for 4 to 6, 3 for 7 to 9",
-    ),
+    _parameter("s3.compression.level", "format", "`compression_level`: the same number; -1 is its default"),
     _parameter("json.decimal.format", "format", "`decimal_format` of `JsonLines`"),
     _parameter("s3.part.retries", "request_retry", "`max_retries` of `request_retry`: tries beside the first one"),
     _parameter("s3.retry.backoff.ms", "request_retry", "`base` of `request_retry`, in seconds"),

@@ -137,7 +137,12 @@ class Case:
 
 def versions() -> dict[str, str]:
     """The version of each library that bytes depend on. Those of Python's modules are not locked."""
-    return {"isal": version("isal"), "pyarrow": pa.__version__, "zlib": zlib.ZLIB_RUNTIME_VERSION}
+    return {
+        "deflate": version("deflate"),
+        "isal": version("isal"),
+        "pyarrow": pa.__version__,
+        "zlib": zlib.ZLIB_RUNTIME_VERSION,
+    }
 
 
 def made(case: Case) -> tuple[str, bytes]:
@@ -187,14 +192,14 @@ def _typed(record_format: Format) -> Layout:
     return Layout(topics_dir="lake", format=record_format, value_converter=AvroConverter())
 
 
-def _json_lines(compression: CompressionName) -> Case:
+def _json_lines(compression: CompressionName, level: int | None = None) -> Case:
     values = [_document(n, 0 if compression == "none" else _PAD) for n in range(_ROWS)]
     return Case(
-        Layout(topics_dir="lake", format=JsonLines(compression=compression)),
+        Layout(topics_dir="lake", format=JsonLines(compression=compression, compression_level=level)),
         lambda topic: topic.append(*(json.dumps(value).encode() for value in values)),
         lambda body: [json.loads(line) for line in _DECOMPRESS[compression](body).splitlines()],
         values,
-        _LIBRARIES.get(compression, ()),
+        ("deflate",) if level == 6 else _LIBRARIES.get(compression, ()),
     )
 
 
@@ -362,6 +367,7 @@ def _merged() -> Case:
 
 CASES: Final[Mapping[str, Case]] = {
     **{f"json-{name}": _json_lines(name) for name in get_args(CompressionName)},
+    **{f"json-gzip-{level}": _json_lines("gzip", level) for level in (1, 6)},
     "json-typed": _typed_json(),
     **{f"blocks-{name}": _blocks(name) for name in get_args(GzipEncoder)},
     **{f"bytes-{name}": _raw(name) for name in get_args(CompressionName)},

@@ -97,7 +97,7 @@ def records_at(body: bytes, index: bytes, offset: int) -> tuple[int, list[bytes]
 def test_defaults() -> None:
     """JSON lines in blocks of 64 MiB, by the fast encoder; a plan has the level itself."""
     made = parse_format("block_gzip")
-    assert made == BlockGzip(lines=JsonLines(), block_size=64 * 1024 * 1024, encoder="isal", compression_level=1)
+    assert made == BlockGzip(lines=JsonLines(), block_size=64 * 1024 * 1024, encoder="isal", compression_level=2)
     assert BlockGzip(encoder="zlib").compression_level == 6
     assert (BlockGzip().object_extension, SMALL.object_extension) == (".json.gz", ".bin.gz")
     assert BlockGzip(lines=RawBytes(extension="")).object_extension == ".gz"

@@ -23,11 +23,14 @@ from airflow_provider_kafka_s3.config import CompressionName, Hourly, Layout, Ro
 from airflow_provider_kafka_s3.formats.compression import (
     BLOCK_SIZE,
     BZIP2_BLOCK_SIZE,
+    LIBDEFLATE_BLOCK_SIZE,
     ZSTD_BLOCK_SIZE,
     Compressor,
     make_compression,
 )
 
+BLOCK_SIZES = {"gzip": LIBDEFLATE_BLOCK_SIZE, "zstd": ZSTD_BLOCK_SIZE, "bzip2": BZIP2_BLOCK_SIZE}
+"""Of each compression that concatenates; of bzip2 for each level, of gzip at levels above 3."""
 HEADER = bytes.fromhex("1f8b08000000000000ff")
 DATA = bytes(random.Random(8).choices(b"abcdefgh\n", k=3 * BLOCK_SIZE + 1000))
 
@@ -39,23 +42,25 @@ def compress(pieces: Sequence[bytes], level: int | None = None, name: Compressio
     return out + b"".join(bytes(data) for data in compressor.close())
 
 
-@pytest.mark.parametrize("level", range(4))
+@pytest.mark.parametrize("level", range(10))
 @pytest.mark.parametrize("size", [0, 1, BLOCK_SIZE - 1, BLOCK_SIZE, BLOCK_SIZE + 1, 3 * BLOCK_SIZE])
 def test_python_s_gzip_reads_it(level: int, size: int) -> None:
     """It returns what was written, at sizes around the block size."""
     assert gzip.decompress(compress([DATA[:size]], level)) == DATA[:size]
 
 
-def test_zcat_reads_it(tmp_path: Any) -> None:
-    """For the common tool, the file is valid."""
+@pytest.mark.parametrize("level", [2, 6])
+def test_zcat_reads_it(level: int, tmp_path: Any) -> None:
+    """For the common tool, the file is valid; its members are one file."""
     zcat = shutil.which("zcat")
     assert zcat is not None
     path = tmp_path / "x.json.gz"
-    path.write_bytes(compress([DATA]))
-    assert subprocess.run([zcat, str(path)], check=True, capture_output=True).stdout == DATA
+    data = DATA * 2
+    path.write_bytes(compress([data], level))
+    assert subprocess.run([zcat, str(path)], check=True, capture_output=True).stdout == data
 
 
-def test_it_is_one_member_with_a_fixed_header() -> None:
+def test_by_default_it_is_one_member_with_a_fixed_header() -> None:
     """No time, no name, no operating system; nothing follows the member."""
     made = compress([DATA])
     assert made.startswith(HEADER)
@@ -78,10 +83,27 @@ def test_data_that_is_written_byte_by_byte_makes_the_same_file() -> None:
     assert compress([data[i : i + 1] for i in range(len(data))]) == compress([data])
 
 
+def _reports() -> bytes:
+    """JSON lines of a position report each, some of whose fields are random."""
+    rng = random.Random(9)
+    return b"".join(
+        b'{"id":"%08x","latitude":%.4f,"longitude":%.4f,"carrier":"%s","origin":"EWR","distance":%d}\n'
+        % (rng.getrandbits(32), rng.uniform(-90, 90), rng.uniform(-180, 180), rng.choice((b"UA", b"DL")), n % 977)
+        for n in range(10_000)
+    )
+
+
 def test_levels_are_used() -> None:
-    """The fastest, the default and the smallest make different files."""
-    data = b"".join(b'{"n":%d,"text":"the same again"}\n' % i for i in range(20_000))
-    assert len({compress([data], level) for level in (0, 1, 3)}) == 3
+    """Each makes a file of its own, the higher ones are smaller, and the default is the documented one."""
+    files = {level: compress([_reports()], level) for level in range(10)}
+    assert len(set(files.values())) == 10
+    assert compress([_reports()]) == files[2]
+    assert len(files[2]) > len(files[4]) > len(files[9])
+
+
+def test_level_6_is_smaller_than_zlib_s() -> None:
+    """So a user of zlib's levels gets at least what these gave."""
+    assert len(compress([_reports()], 6)) < len(gzip.compress(_reports(), 6))
 
 
 def test_plain_data_is_not_copied() -> None:
@@ -100,24 +122,22 @@ def zstd_frames(body: bytes) -> bytes:
 
 
 READERS = {"gzip": gzip.decompress, "bzip2": bz2.decompress, "zstd": zstd_frames}
-LEVELS = [("zstd", 1), ("zstd", 19), ("bzip2", 1), ("bzip2", 2)]
+LEVELS = [("gzip", 4), ("gzip", 9), ("zstd", 1), ("zstd", 19), ("bzip2", 1), ("bzip2", 2)]
 
 
 @pytest.mark.parametrize(("name", "level"), LEVELS)
-def test_zstd_and_bzip2_are_read_at_sizes_around_their_blocks(name: Any, level: int) -> None:
+def test_parts_are_read_at_sizes_around_their_blocks(name: Any, level: int) -> None:
     """Every size returns what was written; several blocks are one file."""
-    block = ZSTD_BLOCK_SIZE if name == "zstd" else BZIP2_BLOCK_SIZE * level
+    block = BLOCK_SIZES[name] * (level if name == "bzip2" else 1)
     data = DATA * (2 * block // len(DATA) + 1)
     for size in (0, 1, block - 1, block, block + 1, 2 * block):
         assert READERS[name](compress([data[:size]], level, name)) == data[:size]
 
 
-@pytest.mark.parametrize(("name", "level"), [("zstd", 3), ("bzip2", 1)])
+@pytest.mark.parametrize(("name", "level"), [("gzip", 6), ("zstd", 3), ("bzip2", 1)])
 @settings(max_examples=25)
 @given(cuts=st.lists(st.integers(0, 6 * BLOCK_SIZE), max_size=6))
-def test_bytes_of_zstd_and_bzip2_do_not_depend_on_the_sizes_of_the_writes(
-    name: Any, level: int, cuts: list[int]
-) -> None:
+def test_bytes_of_parts_do_not_depend_on_the_sizes_of_the_writes(name: Any, level: int, cuts: list[int]) -> None:
     """The same data in other pieces is the same file."""
     data = DATA * 2
     edges = [0, *sorted(cuts), len(data)]
@@ -154,16 +174,16 @@ def test_levels_of_zstd_and_bzip2_are_used() -> None:
         assert len({compress([data], level, made) for level in (default, *others)}) == 3
 
 
-@pytest.mark.parametrize("name", ["zstd", "bzip2"])
-def test_an_open_object_holds_one_block_at_most(name: Any) -> None:
+@pytest.mark.parametrize(("name", "level"), [("gzip", 4), ("zstd", 1), ("bzip2", 1)])
+def test_an_open_object_holds_one_block_at_most(name: Any, level: int) -> None:
     """Its buffer does not grow with the object."""
-    compressor: Compressor = make_compression(name, 1)()
+    compressor: Compressor = make_compression(name, level)()
     held = []
     for _ in range(20):
         for _data in compressor.write(memoryview(DATA)):
             pass
         held.append(len(compressor._pending))  # type: ignore[attr-defined]
-    assert max(held) < (ZSTD_BLOCK_SIZE if name == "zstd" else BZIP2_BLOCK_SIZE)
+    assert max(held) < BLOCK_SIZES[name]
 
 
 def test_bytes_of_bzip2_are_pinned() -> None:

@@ -183,7 +183,7 @@ def test_other_connectors_are_refused_by_name(name: str, what: str) -> None:
         (
             {"s3.compression.type": "gzip", "s3.compression.level": "9"},
             "format",
-            config.JsonLines(compression="gzip", compression_level=3),
+            config.JsonLines(compression="gzip", compression_level=9),
         ),
         ({"json.decimal.format": "numeric"}, "format", config.JsonLines(decimal_format="NUMERIC")),
         ({"behavior.on.null.values": "ignore"}, "format", config.JsonLines(on_null="ignore")),

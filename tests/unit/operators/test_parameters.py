@@ -100,7 +100,7 @@ def test_formats_and_partitioners_may_be_names_mappings_or_settings() -> None:
     assert parse_partitioner({"kind": "daily", "timezone": "Europe/Berlin"}) == berlin
 
 
-@pytest.mark.parametrize(("compression", "level"), [("none", 1), ("gzip", 1), ("zstd", 3), ("bzip2", 9)])
+@pytest.mark.parametrize(("compression", "level"), [("none", 1), ("gzip", 2), ("zstd", 3), ("bzip2", 9)])
 def test_a_level_that_is_not_given_is_the_default_of_the_compression(compression: Any, level: int) -> None:
     """The settings hold the level itself, as plans of earlier versions do."""
     assert JsonLines(compression=compression).compression_level == level
@@ -123,8 +123,8 @@ def test_a_level_that_is_not_given_is_the_default_of_the_compression(compression
         ),
         (
             parse_format,
-            {"kind": "json", "compression_level": 9},
-            "^format: compression_level=9 must be a whole number from 0 to 3: a level of ISA-L",
+            {"kind": "json", "compression_level": 10},
+            "^format: compression_level=10 must be a whole number from 0 to 9: 0 to 3 are levels of ISA-L, 4 to 9 of l",
         ),
         (
             parse_format,
@@ -238,7 +238,7 @@ def test_the_error_of_an_invalid_setting_names_its_parameter(parse: Any, given: 
             lambda: JsonLines(compression="zip"),
             "^compression='zip' is not known; did you mean 'gzip'. Use 'none', ",
         ),  # type: ignore[arg-type]
-        (lambda: RawBytes(compression_level=4), "^compression_level=4 must be a whole number from 0 to 3"),
+        (lambda: RawBytes(compression_level=-1), "^compression_level=-1 must be a whole number from 0 to 9"),
         (lambda: Daily(timezone="Mars/Base"), "^timezone='Mars/Base' is not in the zone database"),
         (lambda: Upload(threads=1.5), "^threads=1.5 must be a positive whole number$"),  # type: ignore[arg-type]
         (lambda: RetryPolicy(base=float("nan")), "^base=nan must be a number of seconds from 0 to 86,400$"),
