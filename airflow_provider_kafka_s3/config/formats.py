@@ -37,6 +37,7 @@ __all__ = [
     "DecimalFormat",
     "Format",
     "GzipEncoder",
+    "IntegerEncoding",
     "JsonLines",
     "OnNull",
     "Parquet",
@@ -74,7 +75,7 @@ _GZIP_LEVELS: Final[Mapping[GzipEncoder, tuple[Any, int]]] = {"isal": (_ISAL, 2)
 PARQUET_LEVELS: Final[Mapping[str, tuple[int, int, int]]] = {
     "gzip": (1, 9, 6),
     "brotli": (0, 11, 5),
-    "zstd": (1, 19, 3),
+    "zstd": (1, 19, 1),
 }
 """Least and greatest level, and the one that is used if none is given.
 
@@ -208,6 +209,7 @@ class BlockGzip(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
 
 
 AvroCodec = Literal["null", "deflate", "snappy", "bzip2", "xz", "zstandard"]
+IntegerEncoding = Literal["delta", "plain"]
 ParquetCompression = Literal["none", "snappy", "gzip", "brotli", "lz4", "zstd"]
 
 
@@ -238,10 +240,12 @@ class Parquet(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_
 
     Attributes:
         compression: of pages; its name is part of the extension: ``.zstd.parquet``.
-        compression_level: of gzip 1 to 9, of brotli 0 to 11, of zstd 1 to 19; None: 6, 5 and 3.
+        compression_level: of gzip 1 to 9, of brotli 0 to 11, of zstd 1 to 19; None: 6, 5 and 1.
         row_group_records: rows of a row group at most.
         row_group_bytes: bytes of a row group at which it ends, as Arrow holds them.
         page_bytes: bytes of a data page before compression, about.
+        integer_encoding: of columns of integers, dates and times that have no dictionary: ``delta``
+            (DELTA_BINARY_PACKED), or ``plain`` for readers that know only version 1 of the format.
         on_null: what a null value (a tombstone) does: ``fail`` names the record, ``ignore`` writes nothing for it,
             ``write`` writes its key (see :class:`~airflow_provider_kafka_s3.config.Envelope` and
             :class:`~airflow_provider_kafka_s3.config.SiblingObjects`).
@@ -252,6 +256,7 @@ class Parquet(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_
     row_group_records: Annotated[int, Meta(ge=1, le=1_048_576, description="rows")] = 1_048_576
     row_group_bytes: Annotated[int, Meta(ge=1, le=1024 * MIB, description="bytes")] = 16 * MIB
     page_bytes: Annotated[int, Meta(ge=1, le=1024 * MIB, description="bytes")] = MIB
+    integer_encoding: IntegerEncoding = "delta"
     on_null: OnNull = "fail"
 
     def __post_init__(self) -> None:

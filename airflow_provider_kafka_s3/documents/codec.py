@@ -84,6 +84,10 @@ _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066
 class Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base of the control documents. The ``kind`` of a document is the lower-case name of its class."""
 
+    @classmethod
+    def complete(cls, fields: dict[str, Any]) -> None:
+        """Add fields that an earlier version left out, where the default of this version means something else."""
+
 
 D = TypeVar("D", bound=Document)
 
@@ -188,6 +192,7 @@ def decode(kind: type[D], data: bytes, where: str) -> tuple[D, dict[str, Any]]:
         raise corrupt(where, f"it has no canonical form ({e})") from e
     if envelope["sha256"] != checksum:
         raise corrupt(where, "its checksum does not match its content")
+    kind.complete(body)
     try:
         return convert_to_struct(body, kind, str_keys=True, dec_hook=_from_json), envelope
     except (msgspec.ValidationError, ConfigurationError, ValueError, RecursionError) as e:

@@ -6,7 +6,7 @@ import functools
 import itertools
 import zlib
 from importlib import metadata
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -113,6 +113,13 @@ class Plan(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise ValueError("its slices overlap")
         if not self.epochs.keys() <= {*self.claim} or any(not 0 <= epoch < 2**31 for epoch in self.epochs.values()):
             raise ValueError("its leader epochs are not those of its partitions")
+
+    @classmethod
+    def complete(cls, fields: dict[str, Any]) -> None:
+        """Give Parquet the encoding of integers that it had before there was a choice."""
+        match fields:
+            case {"layout": {"format": {"kind": "parquet"} as settings}}:
+                settings.setdefault("integer_encoding", "plain")
 
     @property
     def reached(self) -> dict[int, LogPosition]:

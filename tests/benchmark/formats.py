@@ -427,8 +427,24 @@ def _cpu() -> dict[str, dict[str, float]]:
     cases: list[tuple[str, Case, int]] = [
         ("JSON lines", _ours(JsonLines(), documents), 20),
         ("JSON gzip", _ours(JsonLines(compression="gzip"), documents), 10),
+        *(
+            (f"JSON gzip, level {level}", _ours(JsonLines(compression="gzip", compression_level=level), documents), 10)
+            for level in (1, 3, 5, 6)
+        ),
         ("Avro -> Avro", _ours(AvroContainer(), avro, **converted), 20),
         ("Avro -> Parquet zstd", _ours(Parquet(), avro, **converted), 10),
+        *(
+            (
+                f"Avro -> Parquet zstd, {parquet.integer_encoding}, level {parquet.compression_level}",
+                _ours(parquet, avro, **converted),
+                10,
+            )
+            for parquet in (
+                Parquet(integer_encoding="plain"),
+                Parquet(integer_encoding="plain", compression_level=3),
+                Parquet(compression_level=3),
+            )
+        ),
         ("Avro -> JSON lines", _ours(JsonLines(), avro, **converted), 10),
         ("Avro -> JSON gzip", _ours(JsonLines(compression="gzip"), avro, **converted), 10),
         ("Avro -> Parquet zstd, envelope", _ours(Parquet(), whole, **converted, content=Envelope()), 10),

@@ -271,10 +271,10 @@ def _avro(codec: AvroCodec) -> Case:
     )
 
 
-def _parquet(compression: ParquetCompression) -> Case:
+def _parquet(compression: ParquetCompression, **settings: Any) -> Case:
     values = [_nested(n, 0) for n in range(_ROWS)]
     return Case(
-        _typed(Parquet(compression=compression, row_group_records=40)),
+        _typed(Parquet(compression=compression, row_group_records=40, **settings)),
         _append_values(_NESTED, values),
         lambda body: pq.read_table(io.BytesIO(body)).to_pylist(maps_as_pydicts="strict"),
         [{**value, "contact": None if value["contact"] is None else _branches(value["contact"])} for value in values],
@@ -373,6 +373,7 @@ CASES: Final[Mapping[str, Case]] = {
     **{f"bytes-{name}": _raw(name) for name in get_args(CompressionName)},
     **{f"avro-{name}": _avro(name) for name in get_args(AvroCodec)},
     **{f"parquet-{name}": _parquet(name) for name in get_args(ParquetCompression)},
+    "parquet-zstd-plain": _parquet("zstd", compression_level=3, integer_encoding="plain"),
     **{f"csv-{name}": _csv(name) for name in get_args(CompressionName)},
     "dead-letters": _dead_letters(),
     "merged": _merged(),

@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_kafka_s3 import __version__
-from airflow_provider_kafka_s3.config import JsonLines, Layout, Rotation
+from airflow_provider_kafka_s3.config import AvroConverter, JsonLines, Layout, Parquet, Rotation
 from airflow_provider_kafka_s3.documents.codec import (
     FORMAT,
     MAX_BATCH,
     Document,
+    builtins,
     canonical,
     decode,
     digest,
@@ -518,3 +519,12 @@ def test_a_plan_from_before_a_setting_of_the_layout_existed_is_read_as_it_was_me
     assert stored.layout.on_bad_timestamp == "fail"
     assert (stored.layout.schema_compatibility, stored.layout.naming.schema_affix) == (None, None)
     assert beside["sha256"] == body["sha256"]
+
+
+def test_a_plan_from_before_integers_had_an_encoding_keeps_its_bytes() -> None:
+    """The default is another one now, and a retry of the batch makes the same object again."""
+    layout = msgspec.structs.replace(LAYOUT, format=Parquet(), value_converter=AvroConverter())
+    earlier = builtins(layout)
+    del earlier["format"]["integer_encoding"]
+    stored, _ = decode(Plan, rewritten(plan(layout=layout), {"layout": earlier}), "s3://lake/plan")
+    assert stored.layout == msgspec.structs.replace(layout, format=Parquet(integer_encoding="plain"))

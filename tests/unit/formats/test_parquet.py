@@ -173,6 +173,52 @@ def test_columns_have_statistics_and_dictionaries() -> None:
     assert column.statistics.null_count == ROWS.column("name").null_count
 
 
+_ENCODED = pa.schema(
+    [
+        pa.field("id", pa.int64()),
+        pa.field("small", pa.int32()),
+        pa.field("at", pa.timestamp("us", tz="UTC")),
+        pa.field("day", pa.date32()),
+        pa.field("opens", pa.time64("us")),
+        pa.field("counts", pa.list_(pa.int64())),
+        pa.field("repeated", pa.int64()),
+        pa.field("measured", pa.float64()),
+        pa.field("amount", pa.decimal128(12, 2)),
+        pa.field("text", pa.string()),
+    ]
+)
+
+
+@pytest.mark.parametrize(("encoding", "expected"), [("delta", "DELTA_BINARY_PACKED"), ("plain", "PLAIN")])
+def test_integers_dates_and_times_without_repetitions_are_differences(encoding: Any, expected: str) -> None:
+    """Other columns, and those with a dictionary, are what they are with either choice; all hold the same values."""
+    made = [
+        {
+            "id": 7919 * i - 2**62,
+            "small": -i,
+            "at": datetime.datetime(2025, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(microseconds=i * i),
+            "day": datetime.date(1900, 1, 1) + datetime.timedelta(days=i),
+            "opens": datetime.time(0, 0, i // 60, i),
+            "counts": [i, -i],
+            "repeated": i % 9,
+            "measured": i / 7,
+            "amount": decimal.Decimal(i) / 100,
+            "text": f"{i}",
+        }
+        for i in range(1000)
+    ]
+    body = write([pa.RecordBatch.from_pylist(made, _ENCODED)], _ENCODED, integer_encoding=encoding)
+    group = pq.read_metadata(io.BytesIO(body)).row_group(0)
+    # Levels of repetition and definition have an encoding of their own.
+    encodings = {c.path_in_schema: {*c.encodings} - {"RLE"} for c in map(group.column, range(group.num_columns))}
+    assert encodings == {
+        **{key: {expected} for key in ("id", "small", "at", "day", "opens", "counts.list.element")},
+        **{key: {"PLAIN"} for key in ("measured", "amount", "text")},
+        "repeated": {"PLAIN", "RLE_DICTIONARY"},
+    }
+    assert pq.read_table(io.BytesIO(body)).to_pylist() == made
+
+
 def test_columns_without_repetitions_have_no_dictionary() -> None:
     """Ids and measured values are written once, not as indexes first; what repeats has a dictionary, nested, too."""
     inner = pa.struct([pa.field("id", pa.string()), pa.field("city", pa.string())])
