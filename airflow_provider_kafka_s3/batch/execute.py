@@ -19,6 +19,7 @@ from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.exceptions import AccessDeniedError, ConfigurationError, DataLossError, RecordError
 from airflow_provider_kafka_s3.messages import count
 from airflow_provider_kafka_s3.parallel import in_threads
+from airflow_provider_kafka_s3.progress import progress
 from airflow_provider_kafka_s3.storage.uploads import UploadPool
 
 if TYPE_CHECKING:
@@ -59,9 +60,11 @@ def execute_plan(
     done: list[SliceRows] = []
 
     def records(s: Slice) -> Iterator[pa.RecordBatch]:
-        return committer.source.read(
+        for batch in committer.source.read(
             plan.topic, s.partition, s.start, s.end, plan.isolation, whole=layout.whole_records
-        )
+        ):
+            yield batch
+            advance(batch.num_rows)
 
     def read(slices: Sequence[Slice]) -> None:
         with UploadPool(store, part_size=layout.part_size, tags=layout.tags.own_tags) as pool:
@@ -85,7 +88,9 @@ def execute_plan(
 
     try:
         require_topic_id(committer.source, committer.log, topic_id_of(committer.log, plan))
-        in_threads(read, plan.grouped, threads=_THREADS)
+        operation = f"topic {plan.topic}: batch {plan.batch}"
+        with progress(operation, total=plan.read.count, unit="record") as advance:
+            in_threads(read, plan.grouped, threads=_THREADS)
         if (number := sum(len(rows.objects) for rows in done)) > MAX_OBJECTS:
             raise too_many_objects(plan, f"{number:,}")
     except BaseException as e:

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, cast
 
 from airflow_provider_kafka_s3.batch.remedies import command_line
 from airflow_provider_kafka_s3.batch.source import Isolation, LogEnd, LogPosition, Source, TimedOffset, TopicView
+from airflow_provider_kafka_s3.cli.defaults import default_of
 from airflow_provider_kafka_s3.cli.stored_connections import read_connection
 from airflow_provider_kafka_s3.config import Upload, parse_upload
 from airflow_provider_kafka_s3.documents.addresses import TopicAddress
@@ -35,16 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Access", "add_options"]
 
-_ENVIRONMENT: Final = {
-    "bucket": "KAFKA_S3_BUCKET",
-    "aws_conn_id": "KAFKA_S3_AWS_CONN_ID",
-    "endpoint_url": "KAFKA_S3_ENDPOINT_URL",
-    "kafka_conn_id": "KAFKA_S3_KAFKA_CONN_ID",
-    "kafka_config": "KAFKA_S3_KAFKA_CONFIG",
-    "bootstrap_server": "KAFKA_S3_BOOTSTRAP_SERVER",
-    "registry_conn_id": "KAFKA_S3_REGISTRY_CONN_ID",
-    "upload": "KAFKA_S3_UPLOAD",
-}
+_ADDRESSING_STYLES: Final = ("auto", "path", "virtual")
 _S3_OPTIONS: Final = ("endpoint_url", "region", "ca_bundle", "addressing_style")
 _KAFKA_WAYS: Final = ("kafka_conn_id", "kafka_config", "bootstrap_server")
 
@@ -55,10 +46,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     s3.add_argument("--bucket", help="name of the bucket [KAFKA_S3_BUCKET]")
     s3.add_argument("--aws-conn-id", metavar="ID", help="Airflow connection of type aws [KAFKA_S3_AWS_CONN_ID]")
     s3.add_argument("--endpoint-url", metavar="URL", help="URL of an S3-compatible store [KAFKA_S3_ENDPOINT_URL]")
-    s3.add_argument("--region", help="region of the bucket; default: boto3's")
-    s3.add_argument("--ca-bundle", metavar="FILE", help="PEM file of trusted certificate authorities")
+    s3.add_argument("--region", help="region of the bucket; default: boto3's [KAFKA_S3_REGION]")
     s3.add_argument(
-        "--addressing-style", choices=("auto", "path", "virtual"), help="where URLs contain the bucket's name"
+        "--ca-bundle", metavar="FILE", help="PEM file of trusted certificate authorities [KAFKA_S3_CA_BUNDLE]"
+    )
+    s3.add_argument(
+        "--addressing-style",
+        choices=_ADDRESSING_STYLES,
+        help="where URLs contain the bucket's name [KAFKA_S3_ADDRESSING_STYLE]",
     )
     s3.add_argument(
         "--upload",
@@ -123,11 +118,20 @@ class Access:
             return access.settings.for_upload(self.upload), access.credentials
         settings = S3Settings(
             endpoint_url=self._option("endpoint_url"),
-            region=self.arguments.region,
-            ca_bundle=self.arguments.ca_bundle,
-            addressing_style=self.arguments.addressing_style or "auto",
+            region=self._option("region"),
+            ca_bundle=self._option("ca_bundle"),
+            addressing_style=self._addressing_style,
         )
         return settings.for_upload(self.upload), None
+
+    @property
+    def _addressing_style(self) -> Literal["auto", "path", "virtual"]:
+        style = self._option("addressing_style") or "auto"
+        if style not in _ADDRESSING_STYLES:
+            raise ConfigurationError(
+                f"KAFKA_S3_ADDRESSING_STYLE={style!r} is not known; use {', '.join(_ADDRESSING_STYLES)}"
+            )
+        return cast("Literal['auto', 'path', 'virtual']", style)
 
     @cached_property
     def upload(self) -> Upload:
@@ -318,7 +322,7 @@ class Access:
         return topic
 
     def _option(self, name: str) -> str | None:
-        return getattr(self.arguments, name) or os.environ.get(_ENVIRONMENT[name]) or None
+        return getattr(self.arguments, name) or default_of(name)
 
 
 def _read_config(path: str) -> dict[str, Any]:

@@ -73,6 +73,10 @@ COMMANDS: Final = (
         name="cat",
         run=cat,
         summary="Print landed records from an offset on.",
+        examples=(
+            "--bucket lake --pipeline orders --topic orders --partition 0 --offset 2",
+            "--bucket lake --pipeline orders --topic orders --partition 0 --offset 2 --records 3 --raw",
+        ),
         has_dry_run=False,
         add_options=_add_options,
     ),

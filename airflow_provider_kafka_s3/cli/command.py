@@ -5,23 +5,41 @@ from __future__ import annotations
 import argparse
 import getpass
 import platform
+import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Literal
 
 from airflow_provider_kafka_s3.cli.access import Access, add_options
+from airflow_provider_kafka_s3.cli.defaults import default_of
 from airflow_provider_kafka_s3.cli.output import Answer
 
 if TYPE_CHECKING:
     SubParsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
-__all__ = ["EPILOG", "Command", "add_topics_dir", "add_unproven"]
+__all__ = ["Command", "HelpFormatter", "add_topics_dir", "add_unproven", "exit_codes"]
 
-EPILOG: Final = (
-    "exit codes: 0 done; 1 done, with findings; 2 an option, connection or setting is wrong; 3 a person has to act "
-    "first, as the error describes; 4 try again later. No option takes a secret: secrets come from Airflow "
-    "connections, from the file of --kafka-config and from boto3's own chain of credentials."
-)
+
+class HelpFormatter(argparse.HelpFormatter):
+    """Fills paragraphs, and leaves indented lines as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return "\n\n".join(
+            paragraph if "\n  " in paragraph else textwrap.fill(paragraph, width, initial_indent=indent)
+            for paragraph in text.split("\n\n")
+        )
+
+
+def exit_codes(findings: str) -> str:
+    """The exit codes of commands, for the help.
+
+    Args:
+        findings: meaning of 1; empty: the command never ends with it.
+    """
+    return (
+        f"exit codes: 0 done; {findings and f'1 {findings}; '}2 an option, connection or setting is wrong; 3 a person "
+        f"has to act first, as the error describes; 4 try again later; 130 interrupted."
+    )
 
 
 def _no_options(parser: argparse.ArgumentParser) -> None:
@@ -36,6 +54,8 @@ class Command:
         name: as it is typed.
         run: its handler.
         summary: one sentence for the help.
+        examples: for the help: options, with which the tests run the command.
+        findings: meaning of the exit code 1; empty: the command never ends with it.
         topics: whether it is about one topic or about many of a pipeline; None: its own options say what it is about.
         has_dry_run: whether it has ``--dry-run``.
         is_signed: whether it records who decides, and why.
@@ -46,6 +66,8 @@ class Command:
     name: str
     run: Callable[[Access], Answer]
     summary: str
+    examples: tuple[str, str]
+    findings: str = ""
     topics: Literal["one", "many"] | None = "one"
     has_dry_run: bool = True
     is_signed: bool = False
@@ -54,8 +76,15 @@ class Command:
 
     def add_to(self, commands: SubParsers) -> None:
         """Add the command to those of a parser."""
-        parser = commands.add_parser(self.name, help=self.summary, description=self.summary, epilog=EPILOG)
-        parser.set_defaults(run=self.run)
+        examples = "\n".join(("examples:", *(f"  kafka-s3 {self.name} {options}" for options in self.examples)))
+        parser = commands.add_parser(
+            self.name,
+            help=self.summary,
+            description=self.summary,
+            epilog=f"{examples}\n\n{exit_codes(self.findings)}",
+            formatter_class=HelpFormatter,
+        )
+        parser.set_defaults(run=self.run, command=self.name)
         parser.add_argument("--json", action="store_true", help="print JSON on stdout")
         parser.add_argument("--verbose", "-v", action="store_true", help="log progress on stderr")
         if self.topics is None:
@@ -74,7 +103,11 @@ class Command:
 
 def add_topics_dir(parser: argparse._ActionsContainer) -> None:
     """Add the option for the prefix of all keys."""
-    parser.add_argument("--topics-dir", default="topics", help="prefix of all keys (default: %(default)s)")
+    parser.add_argument(
+        "--topics-dir",
+        default=default_of("topics_dir") or "topics",
+        help="prefix of all keys (default: topics) [KAFKA_S3_TOPICS_DIR]",
+    )
 
 
 def add_unproven(parser: argparse.ArgumentParser) -> None:
@@ -90,7 +123,13 @@ def add_unproven(parser: argparse.ArgumentParser) -> None:
 def _add_topics(parser: argparse.ArgumentParser, topics: Literal["one", "many"]) -> None:
     which = parser.add_argument_group("pipeline and topic")
     add_topics_dir(which)
-    which.add_argument("--pipeline", required=topics == "one", help="name of the pipeline")
+    default = default_of("pipeline")
+    which.add_argument(
+        "--pipeline",
+        default=default,
+        required=topics == "one" and default is None,
+        help="name of the pipeline [KAFKA_S3_PIPELINE]",
+    )
     if topics == "one":
         which.add_argument("--topic", required=True, help="name of the topic")
     else:

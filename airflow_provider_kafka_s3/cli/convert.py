@@ -85,6 +85,10 @@ COMMANDS: Final = (
         name="convert",
         run=convert,
         summary="Print the DAG that replaces a connector: Confluent's or DeviantArt's S3 sink of Kafka Connect.",
+        examples=(
+            "connector.json",
+            "connector.json --worker-config worker.properties",
+        ),
         topics=None,
         has_store=False,
         add_options=add_options,

@@ -7,15 +7,20 @@ from typing import Final
 
 from airflow_provider_kafka_s3.cli.access import Access
 from airflow_provider_kafka_s3.cli.command import Command
-from airflow_provider_kafka_s3.cli.findings import Finding
+from airflow_provider_kafka_s3.cli.findings import Finding, Level
 from airflow_provider_kafka_s3.cli.machine_checks import check_kafka, check_machine
-from airflow_provider_kafka_s3.cli.output import FINDINGS, OK, Answer
+from airflow_provider_kafka_s3.cli.output import FINDINGS, OK, Answer, Line, Style
 from airflow_provider_kafka_s3.cli.registry_checks import check_registry
 from airflow_provider_kafka_s3.cli.store_checks import check_store
 
 __all__ = ["COMMANDS", "doctor"]
 
-_SIGNS = {"ok": "ok     ", "unknown": "unknown", "warning": "WARNING", "error": "ERROR  "}
+_SIGNS: Final[dict[Level, tuple[str, Style]]] = {
+    "ok": ("ok     ", "good"),
+    "unknown": ("unknown", "plain"),
+    "warning": ("WARNING", "warning"),
+    "error": ("ERROR  ", "bad"),
+}
 
 
 def doctor(access: Access) -> Answer:
@@ -31,9 +36,10 @@ def doctor(access: Access) -> Answer:
     return Answer({"findings": [vars(finding) for finding in findings]}, lines, FINDINGS if wrong else OK)
 
 
-def _lines(finding: Finding) -> list[str]:
-    lines = [f"{_SIGNS[finding.level]}  {finding.check}: {finding.message}"]
-    return [*lines, f"         fix: {finding.fix}"] if finding.fix else lines
+def _lines(finding: Finding) -> list[Line]:
+    sign, style = _SIGNS[finding.level]
+    lines = [Line(f"{sign}  {finding.check}: {finding.message}", style)]
+    return [*lines, Line(f"         fix: {finding.fix}")] if finding.fix else lines
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
@@ -45,6 +51,11 @@ COMMANDS: Final = (
         name="doctor",
         run=doctor,
         summary="Check the store, Kafka, the schema registry, Spark and this machine.",
+        examples=(
+            "--bucket lake --bootstrap-server broker:9092 --dry-run",
+            "--bucket lake --pipeline orders --topic orders --json",
+        ),
+        findings="a check has failed",
         topics="many",
         add_options=_add_options,
     ),

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from airflow_provider_kafka_s3.cli.access import Access
 from airflow_provider_kafka_s3.cli.command import Command, add_unproven
-from airflow_provider_kafka_s3.cli.output import FINDINGS, OK, Answer, count, table
+from airflow_provider_kafka_s3.cli.output import FINDINGS, OK, Answer, Table, count
 from airflow_provider_kafka_s3.documents.notation import parse_offsets
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 
@@ -163,7 +163,7 @@ def recover(access: Access) -> Answer:
             {"open": [row[0] for row in rows], "owed": owed.to_json(), "dry_run": True},
             [
                 f"{count(owed.count, 'offset')} would be landed or completed: {owed}",
-                *(table(("batch", "state", "offsets", "planned by"), rows) if rows else ()),
+                *([Table(("batch", "state", "offsets", "planned by"), rows)] if rows else ()),
             ],
         )
     if arguments.decided_only:
@@ -195,7 +195,7 @@ def collect(access: Access) -> Answer:
         topics[f"{pipeline}/{name}"] = numbers | {"keys": [upload.key for upload in uploads.garbage]}
         rows.append((pipeline, name, *numbers.values()))
     head = ("pipeline", "topic", "would abort" if arguments.dry_run else "aborted", "needed", "young", "foreign")
-    return Answer({"topics": topics, "dry_run": arguments.dry_run}, table(head, rows))
+    return Answer({"topics": topics, "dry_run": arguments.dry_run}, [Table(head, rows)])
 
 
 def _add_recover(parser: argparse.ArgumentParser) -> None:
@@ -257,6 +257,11 @@ COMMANDS: Final = (
         name="recover",
         run=recover,
         summary="Finish open batches, and land the offsets that abandoned ones released as debt, without Spark.",
+        examples=(
+            "--bucket lake --pipeline orders --topic orders --dry-run",
+            "--bucket lake --pipeline orders --topic orders --decided-only",
+        ),
+        findings="batches that are not decided are left open",
         is_signed=True,
         add_options=_add_recover,
     ),
@@ -264,6 +269,10 @@ COMMANDS: Final = (
         name="abandon",
         run=abandon,
         summary="Abandon an undecided batch.",
+        examples=(
+            "--bucket lake --pipeline orders --topic orders --batch 2 --release debt --dry-run",
+            "--bucket lake --pipeline orders --topic orders --batch 2 --release debt --reason INC-7",
+        ),
         is_signed=True,
         add_options=_add_abandon,
     ),
@@ -271,6 +280,10 @@ COMMANDS: Final = (
         name="accept-loss",
         run=accept_loss,
         summary="Record objects or offsets that cannot be landed any more as lost, so that runs continue.",
+        examples=(
+            "--bucket lake --pipeline orders --topic orders --batch 1 --deleted --reason INC-7",
+            "--bucket lake --pipeline orders --topic orders --offsets 0:100-150 --dry-run",
+        ),
         is_signed=True,
         add_options=_add_accept_loss,
     ),
@@ -278,18 +291,30 @@ COMMANDS: Final = (
         name="release",
         run=release,
         summary="Let another pipeline land a topic of which this one has landed nothing.",
+        examples=(
+            "--bucket lake --pipeline ordres --topic orders --dry-run",
+            "--bucket lake --pipeline ordres --topic orders --reason misspelt",
+        ),
         is_signed=True,
     ),
     Command(
         name="reset",
         run=reset,
         summary="Continue with a topic that was created again under the same name.",
+        examples=(
+            "--bucket lake --pipeline orders --topic orders --dry-run",
+            "--bucket lake --pipeline orders --topic orders --reason INC-7",
+        ),
         is_signed=True,
     ),
     Command(
         name="gc",
         run=collect,
         summary="Abort uploads that no batch can complete.",
+        examples=(
+            "--bucket lake --pipeline orders --dry-run",
+            "--bucket lake --pipeline orders --topic orders --landed",
+        ),
         topics="many",
         add_options=_add_gc,
     ),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from functools import cached_property
+from typing import Any, Final, Literal, TypeAlias
 
 from airflow_provider_kafka_s3.exceptions import KafkaS3Error, TerminalError, message_of
 from airflow_provider_kafka_s3.messages import count, size
@@ -17,11 +18,13 @@ __all__ = [
     "RETRY",
     "USAGE",
     "Answer",
+    "Line",
+    "Style",
+    "Table",
     "count",
     "error_json",
     "ranges",
     "size",
-    "table",
 ]
 
 OK: Final = 0
@@ -38,21 +41,87 @@ INTERRUPTED: Final = 130
 """Interrupted by Ctrl-C; every command may be repeated."""
 
 
+Style: TypeAlias = Literal["plain", "good", "warning", "bad"]
+"""What a text means; a terminal has a colour for it, beside the words."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line with a meaning."""
+
+    text: str
+    style: Style = "plain"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows in columns; numbers are right-aligned.
+
+    Attributes:
+        head: names of the columns.
+        rows: their cells; None is shown as ``-``.
+        indent: columns of a terminal before the first one.
+        styles: of the columns whose cells mean something if they are neither 0 nor ``-``.
+    """
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    indent: int = 0
+    styles: Mapping[str, Style] = field(default_factory=dict)
+
+    @cached_property
+    def texts(self) -> list[list[str]]:
+        """The cells."""
+        return [
+            ["-" if cell is None else f"{cell:,}" if type(cell) is int else str(cell) for cell in row]
+            for row in self.rows
+        ]
+
+    @property
+    def right_aligned(self) -> list[bool]:
+        """For each column, whether it has numbers only."""
+        return [all(_is_number(row[i]) for row in self.texts) for i in range(len(self.head))]
+
+    def style_of(self, name: str, cell: str) -> Style:
+        """The meaning of a cell."""
+        return "plain" if cell in ("-", "0") else self.styles.get(name, "plain")
+
+    def lines(self) -> list[str]:
+        """The table as text, in columns of minimum width."""
+        lines = [list(self.head), *self.texts]
+        widths = [max(len(line[i]) for line in lines) for i in range(len(self.head))]
+        return [
+            " " * self.indent
+            + "  ".join(
+                c.rjust(w) if r else c.ljust(w) for c, w, r in zip(line, widths, self.right_aligned, strict=True)
+            ).rstrip()
+            for line in lines
+        ]
+
+
 @dataclass(frozen=True)
 class Answer:
     """Result of a command.
 
     Attributes:
         data: output of ``--json``: plain JSON values, nothing secret.
-        lines: output for people.
+        lines: output for people: lines and tables.
         code: exit code.
         raw: bytes that are printed in the place of the lines; None: the lines are.
     """
 
     data: dict[str, Any]
-    lines: Sequence[str] = field(default_factory=tuple)
+    lines: Sequence[str | Line | Table] = ()
     code: int = OK
     raw: bytes | None = None
+
+    def plain_lines(self) -> list[str]:
+        """The lines as text."""
+        return [
+            text
+            for line in self.lines
+            for text in (line.lines() if isinstance(line, Table) else [line.text if isinstance(line, Line) else line])
+        ]
 
 
 def error_json(error: KafkaS3Error) -> dict[str, Any]:
@@ -63,17 +132,6 @@ def error_json(error: KafkaS3Error) -> dict[str, Any]:
         "message": message_of(error),
         "terminal": isinstance(error, TerminalError),
     }
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
-    """Format rows in columns of minimum width, numbers right-aligned."""
-    body = [["-" if cell is None else f"{cell:,}" if type(cell) is int else str(cell) for cell in row] for row in rows]
-    right = [all(_is_number(row[i]) for row in body) for i in range(len(head))]
-    widths = [max(len(line[i]) for line in [list(head), *body]) for i in range(len(head))]
-    return [
-        "  ".join(c.rjust(w) if r else c.ljust(w) for c, w, r in zip(line, widths, right, strict=True)).rstrip()
-        for line in [list(head), *body]
-    ]
 
 
 def _is_number(cell: str) -> bool:

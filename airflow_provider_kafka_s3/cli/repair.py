@@ -169,6 +169,11 @@ COMMANDS: Final = (
         name="repair",
         run=repair,
         summary="Build the marker again from the log.",
+        examples=(
+            "--bucket lake --pipeline orders --topic orders --dry-run",
+            "--bucket lake --pipeline orders --topic orders --every-document",
+        ),
+        findings="indexes are skipped, or a dry run shows that a decision is needed",
         is_signed=True,
         add_options=_add_options,
     ),

@@ -147,6 +147,10 @@ COMMANDS: Final = (
         name="replay",
         run=replay,
         summary="Send landed records to a topic of Kafka, each once.",
+        examples=(
+            "--bucket lake --pipeline orders --topic orders --to again --id monday --dry-run",
+            "--bucket lake --pipeline orders --topic orders --to again --id monday --since 2026-01-05T00:00Z",
+        ),
         add_options=_add_options,
     ),
 )

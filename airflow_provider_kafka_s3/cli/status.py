@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from airflow_provider_kafka_s3.cli.access import Access
 from airflow_provider_kafka_s3.cli.command import Command, add_topics_dir
-from airflow_provider_kafka_s3.cli.output import FINDINGS, OK, Answer, count, ranges, size, table
+from airflow_provider_kafka_s3.cli.output import FINDINGS, OK, Answer, Line, Style, Table, count, ranges, size
 from airflow_provider_kafka_s3.inspect.status import BatchStatus, TopicStatus
 from airflow_provider_kafka_s3.parallel import in_threads
 
@@ -16,11 +16,15 @@ __all__ = ["COMMANDS", "list_topics", "status"]
 
 _TOPICS: Final = 8
 """Topics that are read at the same time."""
+_STYLES: Final[Mapping[str, Style]] = {
+    "gone": "bad",
+    **dict.fromkeys(("gaps", "lost", "debt", "dead letters"), "warning"),
+}
 
 
 def status(access: Access) -> Answer:
     """Status of topics: landed offsets, open batches, lag."""
-    lines: list[str] = []
+    lines: list[str | Line | Table] = []
     landed, nothing = [], []
     topics = access.topic_pipelines()
     states = in_threads(
@@ -50,37 +54,25 @@ def list_topics(access: Access) -> Answer:
         for topic, marker in zip(topics, markers, strict=True)
     ]
     head = ("pipeline", "topic", "batches")
-    lines = table(head, rows) if rows else [f"there is no pipeline below {access.store.url(access.topics_dir)}"]
+    lines = [Table(head, rows) if rows else f"there is no pipeline below {access.store.url(access.topics_dir)}"]
     return Answer({"topics": [dict(zip(head, row, strict=True)) for row in rows]}, lines)
 
 
-def _status_lines(state: TopicStatus, reset: str) -> list[str]:
+def _status_lines(state: TopicStatus, reset: str) -> list[str | Line | Table]:
     lag = "" if state.lag is None else f", lag {count(state.lag, 'offset')}"
     resets = f", {count(state.generation, 'reset')}" if state.generation else ""
-    lines = [f"{state.pipeline} / {state.topic}: {count(state.batches, 'batch')} resolved{resets}{lag}"]
+    lines: list[str | Line | Table] = [
+        f"{state.pipeline} / {state.topic}: {count(state.batches, 'batch')} resolved{resets}{lag}"
+    ]
     if state.recreated:
-        lines.append(
-            f"  the topic was created again: stored {state.topic_id}, live {state.live_topic_id}. To land the new one: "
-            f"{reset}"
-        )
+        ids = f"stored {state.topic_id}, live {state.live_topic_id}"
+        lines.append(Line(f"  the topic was created again: {ids}. To land the new one: {reset}", "bad"))
     head = ("partition", "stored", "log start", "log end", "lag", "gone", "gaps", "lost", "debt", "open")
-    lines += _indented(
-        table(
-            head,
-            [
-                (
-                    p.partition,
-                    p.stored,
-                    p.log_start,
-                    p.log_end,
-                    p.lag,
-                    p.gone,
-                    *map(ranges, (p.gaps, p.lost, p.debt, p.open)),
-                )
-                for p in state.partitions
-            ],
-        )
-    )
+    partitions = [
+        (p.partition, p.stored, p.log_start, p.log_end, p.lag, p.gone, *map(ranges, (p.gaps, p.lost, p.debt, p.open)))
+        for p in state.partitions
+    ]
+    lines.append(Table(head, partitions, indent=2, styles=_STYLES))
     lines += [
         f"  partition {p.partition}: an open transaction holds back {count(p.held_back, 'offset')}, from offset "
         f"{p.log_end} on"
@@ -93,15 +85,15 @@ def _status_lines(state: TopicStatus, reset: str) -> list[str]:
             (b.batch, b.state, b.offsets.count, "tail" if b.tail else "history", b.run, b.planned_by)
             for b in state.open
         ]
-        lines += _indented(table(("batch", "state", "offsets", "kind", "run", "planned by"), rows), 4)
+        lines.append(Table(("batch", "state", "offsets", "kind", "run", "planned by"), rows, indent=4))
     closed = [b for b in state.last if b not in state.open]
     if closed:
         lines.append("  last batches:")
-        lines += _indented(_batches(closed), 4)
+        lines.append(_batches(closed))
     return lines
 
 
-def _batches(batches: Sequence[BatchStatus]) -> list[str]:
+def _batches(batches: Sequence[BatchStatus]) -> Table:
     columns: dict[str, list[object]] = {
         "batch": [b.batch for b in batches],
         "state": [b.state for b in batches],
@@ -116,11 +108,7 @@ def _batches(batches: Sequence[BatchStatus]) -> list[str]:
     }
     columns |= {name: [*counts] for name, counts in rare.items() if any(counts)}
     columns |= {"size": [size(b.size) for b in batches], "planned by": [b.reason or b.planned_by for b in batches]}
-    return table(tuple(columns), [*zip(*columns.values(), strict=True)])
-
-
-def _indented(lines: list[str], by: int = 2) -> list[str]:
-    return [" " * by + line for line in lines]
+    return Table(tuple(columns), [*zip(*columns.values(), strict=True)], indent=4, styles=_STYLES)
 
 
 def _add_last(parser: argparse.ArgumentParser) -> None:
@@ -140,6 +128,11 @@ COMMANDS: Final = (
         name="status",
         run=status,
         summary="Show landed offsets, open batches and lag of topics.",
+        examples=(
+            "--bucket lake --bootstrap-server broker:9092",
+            "--bucket lake --pipeline orders --topic orders --last 20 --json",
+        ),
+        findings="records are gone, or a topic was created again",
         topics="many",
         has_dry_run=False,
         add_options=_add_last,
@@ -148,6 +141,10 @@ COMMANDS: Final = (
         name="list",
         run=list_topics,
         summary="List the pipelines below a prefix, and their topics.",
+        examples=(
+            "--bucket lake",
+            "--bucket lake --pipeline orders --json",
+        ),
         topics=None,
         add_options=_add_prefix,
     ),

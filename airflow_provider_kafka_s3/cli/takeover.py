@@ -14,7 +14,7 @@ import msgspec
 from airflow_provider_kafka_s3.cli import convert
 from airflow_provider_kafka_s3.cli.access import Access
 from airflow_provider_kafka_s3.cli.command import Command
-from airflow_provider_kafka_s3.cli.output import FINDINGS, OK, Answer, count, table
+from airflow_provider_kafka_s3.cli.output import FINDINGS, OK, Answer, Table, count
 from airflow_provider_kafka_s3.config import Upload
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.kafka.offsets import KafkaCluster
@@ -93,7 +93,7 @@ def takeover(access: Access) -> Answer:
         # Objects in the way of any topic are an error before any offset is recorded.
         for of_topic, decision in sorted(zip(of_topics, decided, strict=True), key=lambda pair: not pair[1].in_the_way):
             of_topic.take_over(decision, layout)
-    lines = [f"pipeline {pipeline}, consumer group {name}"]
+    lines: list[str | Table] = [f"pipeline {pipeline}, consumer group {name}"]
     for decision in decided:
         lines += _lines(decision, applied=arguments.apply)
     duplicates = [move for decision in decided for move in decision.duplicates]
@@ -144,7 +144,7 @@ def _upload(upload: Upload | None) -> str | None:
     return None if upload is None else json.dumps(msgspec.to_builtins(upload))
 
 
-def _lines(one: Takeover, *, applied: bool) -> Iterator[str]:
+def _lines(one: Takeover, *, applied: bool) -> Iterator[str | Table]:
     state = "begins here already" if one.done else "begins here now" if applied else "would begin here"
     yield f"topic {one.topic}: {state}"
     rows = [
@@ -152,7 +152,7 @@ def _lines(one: Takeover, *, applied: bool) -> Iterator[str]:
         for p in one.partitions
     ]
     head = ("partition", "committed", "objects past it", "in the way", "begins at", "why")
-    yield from (f"  {line}" for line in table(head, rows))
+    yield Table(head, rows, indent=2, styles={"in the way": "warning"})
 
 
 def _moves(access: Access, found: Sequence[ToMove], what: str) -> Iterator[str]:
@@ -194,6 +194,11 @@ COMMANDS: Final = (
         name="takeover",
         run=takeover,
         summary="Let a pipeline go on where a stopped connector has ended; a dry run without --apply.",
+        examples=(
+            "connector.json --bootstrap-server broker:9092",
+            "connector.json --bootstrap-server broker:9092 --apply",
+        ),
+        findings="objects are in the way",
         topics=None,
         add_options=_add_options,
     ),

@@ -9,7 +9,7 @@ from typing import Any, Final
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
 from airflow_provider_kafka_s3.cli.access import Access
 from airflow_provider_kafka_s3.cli.command import Command, add_unproven
-from airflow_provider_kafka_s3.cli.output import FINDINGS, OK, Answer, count, error_json, size
+from airflow_provider_kafka_s3.cli.output import FINDINGS, OK, Answer, Line, count, error_json, size
 from airflow_provider_kafka_s3.documents.notation import parse_offsets
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
 from airflow_provider_kafka_s3.exceptions import (
@@ -30,11 +30,12 @@ def verify(access: Access) -> Answer:
     if (arguments.batch or arguments.offsets) and len(topics) != 1:
         raise ConfigurationError("--batch and --offsets apply to one topic; name it by --pipeline and --topic")
     reports: dict[str, Any] = {}
-    lines, code = [], OK
+    lines: list[Line] = []
+    code = OK
     for topic in topics:
         report, line, damaged = _verify(access, topic)
         reports[topic.log.topic] = report
-        lines.append(line)
+        lines.append(Line(line, "bad" if damaged else "good"))
         code = FINDINGS if damaged else code
     return Answer({"topics": reports}, lines or ["nothing is landed yet"], code)
 
@@ -104,6 +105,11 @@ COMMANDS: Final = (
         name="verify",
         run=verify,
         summary="Read objects back and compare them with their manifests.",
+        examples=(
+            "--bucket lake --pipeline orders",
+            "--bucket lake --pipeline orders --topic orders --offsets 0:0-3 --restore",
+        ),
+        findings="objects are damaged or missing",
         topics="many",
         add_options=_add_options,
     ),

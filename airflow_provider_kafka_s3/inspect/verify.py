@@ -32,6 +32,7 @@ from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.documents.run import RunRecord
 from airflow_provider_kafka_s3.exceptions import BatchLossError, ForeignObjectError, UnknownOutcomeError
 from airflow_provider_kafka_s3.messages import count, few
+from airflow_provider_kafka_s3.progress import Advance, progress
 
 __all__ = ["VerifyRun"]
 
@@ -201,18 +202,27 @@ class _Findings:
     def read(self, covering: Iterator[Covering]) -> None:
         """Read the objects of all these batches."""
         group: list[tuple[Plan, ObjectEntry]] = []
-        for batch in covering:
-            self.batches.append(batch.summary(self.committer.log, self.request.run))
-            group += [(batch.plan, entry) for entry in batch.objects(self.target)]
-            self.committer.log.forget(batch.plan.batch)
-            if len(group) >= _GROUP:
-                self._read_group(group)
-                group = []
-        self._read_group(group)
+        operation = f"topic {self.committer.log.topic}: {self.request.action}"
+        with progress(operation, total=self.target.count, unit="offset") as advance:
+            for batch in covering:
+                self.batches.append(batch.summary(self.committer.log, self.request.run))
+                entries = batch.objects(self.target)
+                group += [(batch.plan, entry) for entry in entries]
+                self.committer.log.forget(batch.plan.batch)
+                if len(group) >= _GROUP:
+                    self._read_group(group, advance)
+                    group = []
+            self._read_group(group, advance)
 
-    def _read_group(self, group: list[tuple[Plan, ObjectEntry]]) -> None:
+    def _read_group(self, group: list[tuple[Plan, ObjectEntry]], advance: Advance) -> None:
         absent: dict[int, tuple[Plan, list[ObjectEntry]]] = {}
-        readings = self.committer.parallel(lambda item: _read_back(self.committer, *item), group, threads=_READERS)
+
+        def read(item: tuple[Plan, ObjectEntry]) -> tuple[int, str | None]:
+            reading = _read_back(self.committer, *item)
+            advance(item[1].records)
+            return reading
+
+        readings = self.committer.parallel(read, group, threads=_READERS)
         for (plan, entry), (size, wrong) in zip(group, readings, strict=True):
             self.size += size
             if wrong is None:

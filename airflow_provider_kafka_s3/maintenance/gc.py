@@ -23,6 +23,7 @@ from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.parallel import Parallel, in_threads
+from airflow_provider_kafka_s3.progress import progress
 from airflow_provider_kafka_s3.storage.port import PendingUpload
 
 __all__ = ["DEFAULT_AGE", "Garbage", "collect", "find_garbage"]
@@ -34,6 +35,8 @@ _LEAST_AGE: Final = 86_400.0
 
 _PLANS_AT_ONCE: Final = 256
 
+_ABORTED_AT_ONCE: Final = 1024
+"""Uploads whose abortion is one step of the progress."""
 _ABORTS: Final = 64
 """Requests at the same time: a stopped run of many folders may leave tens of thousands of uploads."""
 
@@ -118,7 +121,12 @@ def find_garbage(
 
 def collect(topic_log: TopicLog, garbage: Garbage) -> None:
     """Abort the garbage of :func:`find_garbage`; uploads that the store does not abort are logged."""
-    topic_log.store.abort_uploads([(upload.key, upload.upload_id) for upload in garbage.garbage], threads=_ABORTS)
+    uploads = [(upload.key, upload.upload_id) for upload in garbage.garbage]
+    with progress(f"topic {topic_log.topic}: abort uploads", total=len(uploads), unit="upload") as advance:
+        for start in range(0, len(uploads), _ABORTED_AT_ONCE):
+            block = uploads[start : start + _ABORTED_AT_ONCE]
+            topic_log.store.abort_uploads(block, threads=_ABORTS)
+            advance(len(block))
 
 
 def _layouts(topic_log: TopicLog, parallel: Parallel) -> list[Layout]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -36,6 +36,7 @@ from airflow_provider_kafka_s3.exceptions import (
 )
 from airflow_provider_kafka_s3.maintenance.accept_loss import record_gone
 from airflow_provider_kafka_s3.messages import count, few
+from airflow_provider_kafka_s3.progress import progress
 from airflow_provider_kafka_s3.storage.port import StoredObject
 
 __all__ = ["Gone", "GoneRule", "Repaired", "repair"]
@@ -340,10 +341,14 @@ class _Folded:
     accepted: list[Gone] = field(default_factory=list)
 
 
+_Decided: TypeAlias = tuple[Plan, Manifest | None, str, Gone | None]
+"""A plan, its decision, why it stays open (empty: it does not), and its objects that are gone."""
+
+
 def _fold(committer: Committer, base: Marker, planned: range, known: Marker | None, rule: GoneRule) -> _Folded:
     folded = _Folded(base)
     still_open = folded.open
-    for plan, decision, missing, gone in _decided(committer, planned, known):
+    for plan, decision, missing, gone in _reported(committer, planned, known):
         marker = folded.marker
         if known is not None and known.is_resolved(plan.batch):
             if decision is None:
@@ -377,9 +382,15 @@ def _still_missing(folded: _Folded, rule: GoneRule, missing: str, gone: Gone | N
     return missing
 
 
-def _decided(
-    committer: Committer, planned: range, known: Marker | None
-) -> Iterator[tuple[Plan, Manifest | None, str, Gone | None]]:
+def _reported(committer: Committer, planned: range, known: Marker | None) -> Iterator[_Decided]:
+    """As :func:`_decided`, with its progress."""
+    with progress(f"topic {committer.log.topic}: repair", total=len(planned), unit="batch") as advance:
+        for decided in _decided(committer, planned, known):
+            yield decided
+            advance(1)
+
+
+def _decided(committer: Committer, planned: range, known: Marker | None) -> Iterator[_Decided]:
     """Per plan its decision, and its absent objects unless the marker has it as complete; a block at a time."""
     for start in range(0, len(planned), _READERS):
         numbers = planned[start : start + _READERS]

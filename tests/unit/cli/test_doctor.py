@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import msgspec
 import pytest
 
 from airflow_provider_kafka_s3.cli import main
+from airflow_provider_kafka_s3.cli.doctor import COMMANDS
 from airflow_provider_kafka_s3.cli.findings import Finding, guarded
 from airflow_provider_kafka_s3.cli.machine_checks import check_jars, pyspark_findings
 from airflow_provider_kafka_s3.cli.store_checks import clock_finding, lifecycle_findings
@@ -182,7 +184,7 @@ def test_jars_that_spark_brings_count(tmp_path: Path, monkeypatch: pytest.Monkey
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
     """A store that is as strict as S3."""
-    with S3Server(buckets=[BUCKET]) as server:
+    with S3Server(buckets=[BUCKET, "lake"]) as server:
         yield server.endpoint
 
 
@@ -224,6 +226,22 @@ def test_a_fit_store_has_no_errors_and_nothing_stays_pending(
     keys = [entry["Key"] for entry in client.list_objects_v2(Bucket=BUCKET)["Contents"]]
     assert keys == [probe]
     assert "Uploads" not in client.list_multipart_uploads(Bucket=BUCKET)
+
+
+@pytest.mark.parametrize("example", COMMANDS[0].examples)
+def test_the_examples_in_the_help_run(
+    endpoint: str,
+    kafka: SimulatedKafka,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    example: str,
+) -> None:
+    """The store is that of the variables."""
+    monkeypatch.setenv("KAFKA_S3_ENDPOINT_URL", endpoint)
+    monkeypatch.setenv("KAFKA_S3_REGION", "us-east-1")
+    monkeypatch.setenv("KAFKA_S3_BOOTSTRAP_SERVER", "broker:9092")
+    code = main.main(["doctor", *shlex.split(example)])
+    assert (code, "conditional writes" in capsys.readouterr().out) == (0, True)
 
 
 def test_the_doctor_stores_its_probe_as_the_operator_stores_objects(
