@@ -123,6 +123,39 @@ class _Open:
     last_row: int = -1
 
 
+@dataclass
+class _Feed:
+    """The records of one call, and how many of them have their events.
+
+    Attributes:
+        offsets: of the records.
+        sizes: bytes of each in its object.
+        codes: index of the stream of each.
+        streams: of the records.
+        encoded: their encoded partitions.
+        refused: rows without one, in ascending order.
+        first_roll: the first row before which the schema ends all objects, of a range of rows; None: none does.
+        start: the first row without events.
+        fits: the row before which no object has to be closed to make room.
+    """
+
+    offsets: Int64Array
+    sizes: Int64Array
+    codes: Codes
+    streams: list[Stream]
+    encoded: Encoded
+    refused: Int64Array
+    first_roll: Callable[[int, int], int] | None
+    start: int = 0
+    fits: int = 0
+
+    @property
+    def next_refused(self) -> int:
+        """The next row without an encoded partition; the number of rows if there is none."""
+        i = int(np.searchsorted(self.refused, self.start))
+        return int(self.refused[i]) if i < len(self.refused) else len(self.offsets)
+
+
 class Splitter:
     """Splits the records of one slice, or of one slice after another, into objects.
 
@@ -187,7 +220,6 @@ class Splitter:
         """
         if records.num_rows == 0:
             return
-        offsets = int64_values(records.column("offset"))
         encoded = self._encoded_partitions(records, tombstones, fields or {})
         refused = np.array(sorted(encoded.refused), np.int64)
         if len(refused) == records.num_rows:
@@ -199,44 +231,50 @@ class Splitter:
         if schemas is not None and (rotation := self._schema_rotation(versions)) is not None:
             first_roll = partial(rotation.first_roll, schemas, codes, [path for path, _ in streams])
         self._times.look_at(encoded, codes, [path for path, _ in streams], tombstones)
-        start = fits = 0
-        while start < len(offsets):
-            stop = int(refused[i]) if (i := int(np.searchsorted(refused, start))) < len(refused) else len(offsets)
-            if stop == start:
-                yield LeaveOut(start, encoded.refused[start], self._correct_path)
-                start += 1
-                continue
-            stop = self._times.first_roll(start, stop)
-            if stop == start:
-                yield from self.finish()
-                continue
-            if start >= fits:
-                fits = self._first_over_limit(codes, streams, start, stop)
-            if start == fits:
-                yield self._close(min(self._open, key=lambda stream: self._open[stream].last_row))
-                continue
-            stop = min(stop, fits)
-            if self._layout.rotation.flush_size is not None:
-                stop = min(stop, start + self._layout.rotation.flush_size - self._records)
-            if first_roll is not None:
-                stop = self._first_full(codes, streams, sizes, start, stop)
-                stop, misfit = first_roll_or_misfit(first_roll, start, stop)
-                if misfit is not None:
-                    yield misfit
-                    start += 1
-                    continue
-                if stop == start:
-                    yield from self.finish()
-                    continue
-            for code, rows in _groups(codes, start, stop):
-                indices = _indices(rows)
-                yield from self._append(streams[code], rows, offsets[indices], sizes[indices])
-            self._records += stop - start
-            self._times.write(start, stop)
-            start = stop
-            if self._records == self._layout.rotation.flush_size:
-                yield from self.finish()
+        offsets = int64_values(records.column("offset"))
+        feed = _Feed(offsets, sizes, codes, streams, encoded, refused, first_roll)
+        while feed.start < len(offsets):
+            yield from self._step(feed)
         self._rows += len(offsets)
+
+    def _step(self, feed: _Feed) -> Iterator[Event]:
+        """The events of the next rows to which the same happens, or of what ends before them."""
+        start, rotation = feed.start, self._layout.rotation
+        stop = feed.next_refused
+        if stop == start:
+            yield LeaveOut(start, feed.encoded.refused[start], self._correct_path)
+            feed.start += 1
+            return
+        stop = self._times.first_roll(start, stop)
+        if stop == start:
+            yield from self.finish()
+            return
+        if start >= feed.fits:
+            feed.fits = self._first_over_limit(feed, stop)
+        if start == feed.fits:
+            yield self._close(min(self._open, key=lambda stream: self._open[stream].last_row))
+            return
+        stop = min(stop, feed.fits)
+        if rotation.flush_size is not None:
+            stop = min(stop, start + rotation.flush_size - self._records)
+        if feed.first_roll is not None:
+            stop = self._first_full(feed, stop)
+            stop, misfit = first_roll_or_misfit(feed.first_roll, start, stop)
+            if misfit is not None:
+                yield misfit
+                feed.start += 1
+                return
+            if stop == start:
+                yield from self.finish()
+                return
+        for code, rows in _groups(feed.codes, start, stop):
+            indices = _indices(rows)
+            yield from self._append(feed.streams[code], rows, feed.offsets[indices], feed.sizes[indices])
+        self._records += stop - start
+        self._times.write(start, stop)
+        feed.start = stop
+        if self._records == rotation.flush_size:
+            yield from self.finish()
 
     def _encoded_partitions(
         self,
@@ -313,17 +351,17 @@ class Splitter:
             self._rotation.close(stream[0])
         return Close(self._open.pop(stream).object)
 
-    def _first_full(self, codes: Codes, streams: list[Stream], sizes: Int64Array, start: int, stop: int) -> int:
+    def _first_full(self, feed: _Feed, stop: int) -> int:
         """The row behind the first one that brings an object to ``max_bytes``; ``stop`` if there is none."""
         limit = self._layout.rotation.max_bytes
         largest = max((current.size for current in self._open.values()), default=0)
-        low, size = start, _FIRST_WINDOW
-        while low < stop and largest + int(sizes[start:stop].sum()) >= limit:
-            low = min(stop, start + size)
+        low, size = feed.start, _FIRST_WINDOW
+        while low < stop and largest + int(feed.sizes[feed.start : stop].sum()) >= limit:
+            low = min(stop, feed.start + size)
             full = low
-            for code, rows in _groups(codes, start, low):
-                current = self._open.get(streams[code])
-                ends = np.cumsum(sizes[_indices(rows)])
+            for code, rows in _groups(feed.codes, feed.start, low):
+                current = self._open.get(feed.streams[code])
+                ends = np.cumsum(feed.sizes[_indices(rows)])
                 index = int(np.searchsorted(ends, limit - (0 if current is None else current.size)))
                 if index < len(ends):
                     full = min(full, (rows.start + index if isinstance(rows, slice) else int(rows.indices[index])) + 1)
@@ -332,17 +370,17 @@ class Splitter:
             size *= 4  # windows grow, since rows behind such a row are looked at again
         return stop
 
-    def _first_over_limit(self, codes: Codes, streams: list[Stream], start: int, stop: int) -> int:
+    def _first_over_limit(self, feed: _Feed, stop: int) -> int:
         """The first row for which an object may have to be closed before; ``stop`` if there is none.
 
         The rows before it need no other look: objects that end by another rule only make room.
         """
-        limit = self._layout.max_open_objects
+        start, streams, limit = feed.start, feed.streams, self._layout.max_open_objects
         if len(streams) <= limit and len(self._open.keys() | streams) <= limit:
             return stop
         room, size = limit - len(self._open), _FIRST_WINDOW
         while True:
-            used, rows = np.unique(codes[start : start + min(size, stop - start)], return_index=True)
+            used, rows = np.unique(feed.codes[start : start + min(size, stop - start)], return_index=True)
             is_new = [streams[code] not in self._open for code in used.tolist()]
             new = np.sort(rows[is_new])
             if len(new) > room:
