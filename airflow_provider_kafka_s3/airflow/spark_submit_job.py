@@ -18,7 +18,7 @@ from airflow_provider_kafka_s3.spark.package_zip import package_zip
 from airflow_provider_kafka_s3.spark.spec import JobResult
 from airflow_provider_kafka_s3.submit import spark_command
 from airflow_provider_kafka_s3.submit.connector import connector_packages
-from airflow_provider_kafka_s3.submit.driver_jvm import ClassArchive, class_archive, jvm_variables
+from airflow_provider_kafka_s3.submit.driver_jvm import ClassArchive, class_archive, jvm_variables, leaves_collector
 from airflow_provider_kafka_s3.submit.job import JobOutcome
 from airflow_provider_kafka_s3.submit.job_script import job_script
 from airflow_provider_kafka_s3.submit.masters import require_listening
@@ -176,13 +176,15 @@ class SparkSubmitJob:
         )
         if packages != settings.packages:
             self._log.info("neither jars nor packages name Spark's Kafka connector: packages=%r is used", packages)
+        binary = command or target.spark_binary or "spark-submit"
         if folder := airflow_conf.get("kafka_s3", "class_archives", fallback=""):
             class_path = settings.driver_class_path
             given_conf = conf | ({"spark.driver.extraClassPath": class_path} if class_path else {})
-            self._archive = class_archive(folder, command or target.spark_binary or "spark-submit", env, given_conf)
+            self._archive = class_archive(folder, binary, env, given_conf)
             if self._archive is not None and self._archive.finished is not None:
                 self._log.info("Java makes an archive of Spark's classes at the end of this job, once: %s", folder)
-        env |= jvm_variables(env, offsets=offsets, archive=self._archive)
+        serial = leaves_collector(binary, env, conf, settings.properties_file)
+        env |= jvm_variables(env, offsets=offsets, archive=self._archive, serial=serial)
         arguments = {name: getattr(settings, name) for name in _NAMED} | {
             "conf": with_job_conf(conf) | {APPLICATION_FILE: str(application)},
             "packages": packages,

@@ -106,7 +106,7 @@ class Peers:
         job_file = folder / "job.json"
         command, env = submit_command(job_file, spark_log_level="ERROR")
         archive = class_archive(self.folder / "classes", command[0], env, {}) if archived else None
-        env |= jvm_variables(env, offsets=topic.records, archive=archive)
+        env |= jvm_variables(env, offsets=topic.records, archive=archive, serial=True)
         planning = time.perf_counter() - began, time.process_time() - used
         with spec.offered(job_file):
             cost = whole(command, env, folder / "output")

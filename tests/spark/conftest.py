@@ -35,7 +35,7 @@ def environment_of_jvm() -> Iterator[None]:
     Python workers that read objects without a job find these by boto3's chain.
     """
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in jvm_variables({}, offsets=0, archive=None).items():
+        for name, value in jvm_variables({}, offsets=0, archive=None, serial=True).items():
             patch.setenv(name, value)
         patch.setenv("AWS_ACCESS_KEY_ID", CREDENTIALS.access_key_id)
         patch.setenv("AWS_SECRET_ACCESS_KEY", CREDENTIALS.secret_access_key)

@@ -282,7 +282,7 @@ def submit(spec: JobSpec, folder: Path, **conf: str) -> Iterator[subprocess.Pope
     """Run a job as the operator does: spark-submit in a process of its own, with a job file."""
     job_file = folder / f"{uuid.uuid4().hex}.json"
     command, env = submit_command(job_file, **conf)
-    env |= jvm_variables(env, offsets=sum(ref.offsets for ref in spec.plans), archive=None)
+    env |= jvm_variables(env, offsets=sum(ref.offsets for ref in spec.plans), archive=None, serial=True)
     with (
         spec.offered(job_file),
         subprocess.Popen(

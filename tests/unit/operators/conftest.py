@@ -48,7 +48,7 @@ SECRETS = {
 }
 
 
-SMALL_JOB_JVM = jvm_variables({}, offsets=1, archive=None)
+SMALL_JOB_JVM = jvm_variables({}, offsets=1, archive=None, serial=True)
 """Variables of a job with few offsets, whose worker has no archive of Spark's classes."""
 
 

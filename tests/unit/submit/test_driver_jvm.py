@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.spark.conf import SMALL_JOB, start_conf
-from airflow_provider_kafka_s3.submit.driver_jvm import ClassArchive, class_archive, jvm_variables
+from airflow_provider_kafka_s3.submit.driver_jvm import ClassArchive, class_archive, jvm_variables, leaves_collector
 from dev.java import find_java
 
 JAVA = """#!/bin/sh
@@ -342,23 +342,70 @@ def test_without_spark_or_java_there_is_no_archive(folder: Path, spark: dict[str
 def test_any_collector_of_the_user_suits_both_jvms(variable: str, collector: str) -> None:
     """Java ends where two are chosen, and with it the job."""
     env = {variable: f"-XX:+Use{collector}GC"}
-    small, large = (jvm_variables(env, offsets=offsets, archive=None) for offsets in (1, SMALL_JOB + 1))
+    small, large = (jvm_variables(env, offsets=offsets, archive=None, serial=False) for offsets in (1, SMALL_JOB + 1))
     for options in (small["SPARK_LAUNCHER_OPTS"], small["SPARK_SUBMIT_OPTS"], large["SPARK_SUBMIT_OPTS"]):
         command = [find_java(), *options.split(), "-version"]
         subprocess.run(command, env={**os.environ, **env}, check=True)
 
 
+def leaves(spark: dict[str, str], properties_file: str | None = None, **conf: str) -> bool:
+    """Whether the collector is left to the package; keywords have ``_`` for ``.``."""
+    names = {name.replace("_", "."): value for name, value in conf.items()}
+    return leaves_collector("spark-submit", spark, names, properties_file)
+
+
+def test_a_small_job_has_the_serial_collector_and_a_large_one_that_of_java() -> None:
+    """It takes a third less memory; many cores that collect pay for large jobs only."""
+    small, large = (
+        jvm_variables({}, offsets=offsets, archive=None, serial=True)["SPARK_SUBMIT_OPTS"]
+        for offsets in (SMALL_JOB, SMALL_JOB + 1)
+    )
+    assert ("-XX:+UseSerialGC" in small, "Use" in large) == (True, False)
+
+
+def test_a_collector_that_the_user_chooses_is_the_only_one(
+    spark: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever it is: in the job's configuration, in variables, in files of Spark; or where that is not certain."""
+    choice = "-XX:+UseG1GC"
+    assert leaves(spark)
+    assert leaves(spark, spark_driver_extraJavaOptions="-XX:MaxGCPauseMillis=9")
+    assert not leaves(spark, spark_driver_extraJavaOptions=f"-Da=b {choice}")
+    assert not leaves(spark, spark_driver_defaultJavaOptions="-XX:+UseZGC")
+    for variable in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS"):
+        assert not leaves({**spark, variable: choice})
+    assert not leaves({**spark, "JDK_JAVA_OPTIONS": "@options"})
+    properties = tmp_path / "job.properties"
+    assert not leaves(spark, str(properties))
+    properties.write_text("spark.driver.memory 1g\n")
+    assert leaves(spark, str(properties))
+    conf = tmp_path / "spark" / "conf"
+    conf.mkdir()
+    for name, text in (("spark-defaults.conf", f"spark.driver.extraJavaOptions {choice}"), ("java-opts", choice)):
+        (conf / name).write_text(text)
+        assert not leaves(spark)
+        (conf / name).unlink()
+    assert leaves(spark)
+    (conf / "spark-env.sh").write_text("export SPARK_SUBMIT_OPTS=unknown\n")
+    assert not leaves(spark)
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert not leaves({"SPARK_HOME": "", "JAVA_HOME": spark["JAVA_HOME"]})
+
+
 def test_options_of_the_user_come_behind_ours_and_so_have_precedence(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of the job, or else those of the worker."""
     monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-Da=worker")
-    assert jvm_variables({}, offsets=1, archive=None)["SPARK_SUBMIT_OPTS"] == "-XX:TieredStopAtLevel=1 -Da=worker"
-    given = jvm_variables({"SPARK_SUBMIT_OPTS": "-Da=job"}, offsets=1, archive=None)
+    assert (
+        jvm_variables({}, offsets=1, archive=None, serial=False)["SPARK_SUBMIT_OPTS"]
+        == "-XX:TieredStopAtLevel=1 -Da=worker"
+    )
+    given = jvm_variables({"SPARK_SUBMIT_OPTS": "-Da=job"}, offsets=1, archive=None, serial=False)
     assert given["SPARK_SUBMIT_OPTS"] == "-XX:TieredStopAtLevel=1 -Da=job"
 
 
 def test_a_large_job_has_the_second_compiler_for_what_runs_often_and_the_web_interface() -> None:
     """They pay there."""
-    options = jvm_variables({}, offsets=SMALL_JOB + 1, archive=None)["SPARK_SUBMIT_OPTS"].split()
+    options = jvm_variables({}, offsets=SMALL_JOB + 1, archive=None, serial=False)["SPARK_SUBMIT_OPTS"].split()
     command = [find_java(), *options, "-XX:+PrintFlagsFinal", "-version"]
     flags = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     found = {words[1]: words[3] for line in flags.splitlines() if len(words := line.split()) > 3}
