@@ -21,6 +21,7 @@ from airflow_provider_kafka_s3.config import Upload, parse_upload
 from airflow_provider_kafka_s3.documents.addresses import TopicAddress
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.inspect.topics import nothing_there, owned_topics
+from airflow_provider_kafka_s3.overriding import override
 from airflow_provider_kafka_s3.pipeline import TopicPipeline, open_topic
 from airflow_provider_kafka_s3.registry.client import RegistryClient
 from airflow_provider_kafka_s3.retry import Retrier
@@ -341,44 +342,44 @@ def _read_config(path: str) -> dict[str, Any]:
     return config
 
 
-class _NoKafka:
+class _NoKafka(Source):
     """A :class:`~airflow_provider_kafka_s3.batch.source.Source` for commands that are given no Kafka cluster."""
 
+    @override
     def describe(self, topic: str) -> TopicView:
-        """See :class:`~airflow_provider_kafka_s3.batch.source.Source`."""
         self._refuse(topic)
 
-    def earliest(self, topic: str, partitions: Sequence[int]) -> dict[int, int]:  # noqa: ARG002 - the port's
-        """See :class:`~airflow_provider_kafka_s3.batch.source.Source`."""
+    @override
+    def earliest(self, topic: str, partitions: Sequence[int]) -> dict[int, int]:
         self._refuse(topic)
 
-    def ends(self, topic: str, partitions: Sequence[int], isolation: Isolation) -> dict[int, int]:  # noqa: ARG002
-        """See :class:`~airflow_provider_kafka_s3.batch.source.Source`."""
+    @override
+    def ends(self, topic: str, partitions: Sequence[int], isolation: Isolation) -> dict[int, int]:
         self._refuse(topic)
 
-    def log_ends(self, topic: str, partitions: Sequence[int], isolation: Isolation) -> dict[int, LogEnd]:  # noqa: ARG002
-        """See :class:`~airflow_provider_kafka_s3.batch.source.Source`."""
+    @override
+    def log_ends(self, topic: str, partitions: Sequence[int], isolation: Isolation) -> dict[int, LogEnd]:
         self._refuse(topic)
 
-    def divergences(self, topic: str, reached: Mapping[int, LogPosition]) -> dict[int, int]:  # noqa: ARG002
-        """See :class:`~airflow_provider_kafka_s3.batch.source.Source`."""
+    @override
+    def divergences(self, topic: str, reached: Mapping[int, LogPosition]) -> dict[int, int]:
         self._refuse(topic)
 
-    def at_timestamp(self, topic: str, partitions: Sequence[int], timestamp_ms: int) -> dict[int, TimedOffset | None]:  # noqa: ARG002
-        """See :class:`~airflow_provider_kafka_s3.batch.source.Source`."""
+    @override
+    def at_timestamp(self, topic: str, partitions: Sequence[int], timestamp_ms: int) -> dict[int, TimedOffset | None]:
         self._refuse(topic)
 
+    @override
     def read(
         self,
         topic: str,
-        partition: int,  # noqa: ARG002
-        start: int,  # noqa: ARG002
-        end: int,  # noqa: ARG002
-        isolation: Isolation,  # noqa: ARG002
+        partition: int,
+        start: int,
+        end: int,
+        isolation: Isolation,
         *,
-        whole: bool = False,  # noqa: ARG002
+        whole: bool = False,
     ) -> Iterator[pa.RecordBatch]:
-        """See :class:`~airflow_provider_kafka_s3.batch.source.Source`."""
         self._refuse(topic)
 
     def _refuse(self, topic: str) -> NoReturn:

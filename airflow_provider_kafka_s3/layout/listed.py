@@ -23,6 +23,7 @@ from airflow_provider_kafka_s3.layout.split import (
     Stream,
     first_roll_or_misfit,
 )
+from airflow_provider_kafka_s3.overriding import override
 from airflow_provider_kafka_s3.schemas.evolution import SchemaRotation, SchemaVersion
 
 __all__ = ["ListedObjects", "ListedRanges"]
@@ -70,17 +71,17 @@ class ListedObjects(Splitter):
         super().__init__(layout, topic=topic, partition=partition, generation=generation)
         self._listed = [_Listed(ranges) for ranges in dict.fromkeys(map(tuple, objects))]
 
+    @override
     def feed(
         self,
         records: pa.RecordBatch,
-        sizes: Int64Array,  # noqa: ARG002 - the interface has it
+        sizes: Int64Array,
         schemas: Int64Array | None = None,
         versions: Sequence[SchemaVersion] = (),
         tombstones: Bools | None = None,
         *,
         fields: Mapping[str, FieldValues] | None = None,
     ) -> Iterator[Event]:
-        """See :meth:`Splitter.feed`."""
         if records.num_rows == 0:
             return
         offsets = int64_values(records.column("offset"))

@@ -20,6 +20,7 @@ from airflow_provider_kafka_s3.documents.codec import corrupt, encode, write_sta
 from airflow_provider_kafka_s3.documents.replay import ReplayBegin, ReplayEnd, ReplayEpoch, ReplayPlan
 from airflow_provider_kafka_s3.exceptions import CorruptControlError, KafkaUnavailableError, ReplayOvertakenError
 from airflow_provider_kafka_s3.messages import count
+from airflow_provider_kafka_s3.overriding import override
 from airflow_provider_kafka_s3.reading.record import Records
 from airflow_provider_kafka_s3.replay.foreign import ForeignReplaySource
 from airflow_provider_kafka_s3.replay.request import ReplayRequest
@@ -249,8 +250,8 @@ class WatchedStore(DurableStore):
         super().__init__(store.store, store.retrier)
         self._watch = watch
 
+    @override
     def get(self, key: str, *, start: int | None = None, end: int | None = None) -> StoredObject | None:
-        """See :class:`DurableStore`."""
         stored = super().get(key, start=start, end=end)
         self._watch.see()
         return stored

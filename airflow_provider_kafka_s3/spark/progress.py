@@ -20,6 +20,7 @@ import msgspec
 
 from airflow_provider_kafka_s3.documents.manifest import Manifest, ObjectEntry, SliceRows
 from airflow_provider_kafka_s3.messages import count
+from airflow_provider_kafka_s3.overriding import override
 from airflow_provider_kafka_s3.spark.read_tasks import ReadTasks
 from airflow_provider_kafka_s3.spark.rows import Row, from_bytes
 from airflow_provider_kafka_s3.structs import decode_struct
@@ -79,7 +80,7 @@ class SparkAction(Protocol):
         """Current progress. May raise any exception."""
 
 
-class LocalAction:
+class LocalAction(SparkAction):
     """An action of a session whose driver is this process.
 
     Args:
@@ -91,12 +92,12 @@ class LocalAction:
         self._sql: Any = spark._jsparkSession.sharedState().statusStore()
         self.written: Accumulator[int] | None = spark.sparkContext.accumulator(0)
 
+    @override
     def rows(self, frame: DataFrame) -> list[Row]:
-        """See :class:`SparkAction`."""
         return [from_bytes(row.row) for row in frame.collect()]
 
+    @override
     def count(self) -> Count:
-        """See :class:`SparkAction`."""
         assert self.written is not None
         tasks = sum(stage.numCompleteTasks() for stage in _each(self._jvm.activeStages()))
         records = sum(map(self._records, _each(self._sql.executionsList())))
@@ -117,7 +118,7 @@ class LocalAction:
         return records
 
 
-class RemoteAction:
+class RemoteAction(SparkAction):
     """An action of a Spark Connect session.
 
     Args:
@@ -132,8 +133,8 @@ class RemoteAction:
         self._records = 0
         self._size = 0
 
+    @override
     def rows(self, frame: DataFrame) -> list[Row]:
-        """See :class:`SparkAction`."""
         self._spark.registerProgressHandler(self._on_progress)
         rows: list[Row] = []
         try:
@@ -149,8 +150,8 @@ class RemoteAction:
             self._spark.removeProgressHandler(self._on_progress)
         return rows
 
+    @override
     def count(self) -> Count:
-        """See :class:`SparkAction`."""
         return Count(tasks=self._ended, records=self._records, size=self._size, live=False)
 
     def _on_progress(self, *, stages: Any, **_: Any) -> None:

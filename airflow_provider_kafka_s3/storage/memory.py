@@ -20,8 +20,10 @@ from isal import isal_zlib
 
 from airflow_provider_kafka_s3.config import MAX_PARTS, MIN_PART_SIZE
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, PreconditionFailed, UploadGone, UploadRefused
+from airflow_provider_kafka_s3.overriding import override
 from airflow_provider_kafka_s3.storage.port import (
     ObjectInfo,
+    ObjectStore,
     Part,
     PendingUpload,
     StoredObject,
@@ -43,7 +45,7 @@ class _Upload:
     parts: dict[int, tuple[Part, bytes]] = field(default_factory=dict)
 
 
-class MemoryStore:
+class MemoryStore(ObjectStore):
     """An :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore` in memory, safe for any number of threads."""
 
     def __init__(self, bucket: str = "memory", *, clock: Callable[[], float] = time.time) -> None:
@@ -62,12 +64,12 @@ class MemoryStore:
         self._uploads: dict[str, _Upload] = {}
         self._upload_count = 0
 
+    @override
     def url(self, key: str) -> str:
-        """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
         return f"s3://{self._bucket}/{key}"
 
+    @override
     def get(self, key: str, *, start: int | None = None, end: int | None = None) -> StoredObject | None:
-        """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
         check_key(key)
         stored = self._objects.get(key)
         if stored is None:
@@ -77,22 +79,23 @@ class MemoryStore:
             return stored
         return StoredObject(key, stored.body[start:end], stored.etag, stored.metadata)
 
+    @override
     def head(self, key: str) -> ObjectInfo | None:
-        """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
         check_key(key)
         stored = self._objects.get(key)
         if stored is None:
             return None
         return ObjectInfo(key, len(stored.body), stored.etag, stored.metadata, self._modified[key])
 
+    @override
     def list(self, prefix: str, *, after: str = "") -> Iterator[ObjectInfo]:
-        """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
         with self._lock:
             listed = sorted(
                 (key, stored) for key, stored in self._objects.items() if key.startswith(prefix) and key > after
             )
         return iter([ObjectInfo(key, len(stored.body), stored.etag) for key, stored in listed])
 
+    @override
     def put_new(
         self,
         key: str,
@@ -101,15 +104,14 @@ class MemoryStore:
         metadata: Mapping[str, str] | None = None,
         tags: Mapping[str, str] | None = None,
     ) -> str:
-        """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
         check_key(key)
         checked = _checked_metadata(metadata)
         with self._lock:
             self._require_absent(key)
             return self._put(key, body, f'"{_md5(body).hexdigest()}"', checked, tags or {})
 
+    @override
     def put_if_match(self, key: str, body: bytes, *, etag: str) -> str:
-        """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
         check_key(key)
         with self._lock:
             stored = self._objects.get(key)
@@ -118,8 +120,8 @@ class MemoryStore:
                 raise PreconditionFailed(f"PUT {self.url(key)}: expected ETag {etag}, found {actual}")
             return self._put(key, body, f'"{_md5(body).hexdigest()}"', {}, {})
 
+    @override
     def put_tags(self, key: str, tags: Mapping[str, str]) -> bool:
-        """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
         with self._lock:
             if key not in self._objects:
                 return False
@@ -130,10 +132,10 @@ class MemoryStore:
         """The tags of an object, as a user of the bucket can read them."""
         return self._tags.get(key, {})
 
+    @override
     def create_upload(
         self, key: str, *, metadata: Mapping[str, str] | None = None, tags: Mapping[str, str] | None = None
     ) -> str:
-        """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
         check_key(key)
         checked = _checked_metadata(metadata)
         with self._lock:
@@ -142,8 +144,8 @@ class MemoryStore:
             self._uploads[upload_id] = _Upload(key, checked, dict(tags or {}), self._clock())
         return upload_id
 
+    @override
     def upload_part(self, key: str, upload_id: str, number: int, body: bytes | bytearray | memoryview) -> Part:
-        """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
         if not 1 <= number <= MAX_PARTS:
             raise ConfigurationError(f"part number {number} of {self.url(key)} must be 1 to {MAX_PARTS}")
         data = bytes(body)
@@ -153,8 +155,8 @@ class MemoryStore:
             self._upload(key, upload_id).parts[number] = (part, data)
         return part
 
+    @override
     def complete_upload(self, key: str, upload_id: str, parts: Sequence[Part]) -> None:
-        """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
         with self._lock:
             upload = self._upload(key, upload_id)
             bodies = self._checked_parts(upload, parts)
@@ -164,21 +166,21 @@ class MemoryStore:
             self._put(key, b"".join(bodies), etag, upload.metadata, upload.tags)
             del self._uploads[upload_id]
 
+    @override
     def abort_upload(self, key: str, upload_id: str) -> None:
-        """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
         with self._lock:
             upload = self._uploads.get(upload_id)
             if upload is not None and upload.key == key:
                 del self._uploads[upload_id]
 
+    @override
     def upload_exists(self, key: str, upload_id: str) -> bool:
-        """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
         with self._lock:
             upload = self._uploads.get(upload_id)
         return upload is not None and upload.key == key
 
+    @override
     def pending_uploads(self, prefix: str) -> Iterator[PendingUpload]:
-        """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
         with self._lock:
             pending = sorted((u.key, i, u.initiated) for i, u in self._uploads.items() if u.key.startswith(prefix))
         return iter([PendingUpload(key, upload_id, initiated) for key, upload_id, initiated in pending])

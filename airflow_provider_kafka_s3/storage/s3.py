@@ -26,10 +26,12 @@ from airflow_provider_kafka_s3.exceptions import (
     UnsupportedStoreError,
     UploadGone,
 )
+from airflow_provider_kafka_s3.overriding import override
 from airflow_provider_kafka_s3.storage.clients import S3Settings, make_client
 from airflow_provider_kafka_s3.storage.credentials import S3Credentials
 from airflow_provider_kafka_s3.storage.port import (
     ObjectInfo,
+    ObjectStore,
     Part,
     PendingUpload,
     StoredObject,
@@ -51,7 +53,7 @@ T = TypeVar("T")
 _DEFAULTS: Final = S3Settings()
 
 
-class S3Store:
+class S3Store(ObjectStore):
     """One bucket of an S3 store, as an :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`.
 
     Any number of threads may share it. A request waits while all connections of the client are in use.
@@ -83,8 +85,8 @@ class S3Store:
         self._connections = threading.BoundedSemaphore(config.max_pool_connections)
         self._conditional_complete = True
 
+    @override
     def url(self, key: str) -> str:
-        """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
         return f"s3://{self._bucket}/{key}"
 
     def get(self, key: str, *, start: int | None = None, end: int | None = None) -> StoredObject | None:
@@ -128,8 +130,8 @@ class S3Store:
             None if modified is None else modified.timestamp(),
         )
 
+    @override
     def list(self, prefix: str, *, after: str = "") -> Iterator[ObjectInfo]:
-        """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
         position: dict[str, Any] = {"StartAfter": after} if after else {}
         while True:
             page = self._send(
@@ -154,6 +156,7 @@ class S3Store:
                 following = {"StartAfter": entries[-1]["Key"]}
             position = self._next_page("ListObjectsV2", prefix, position, following)
 
+    @override
     def put_new(
         self,
         key: str,
@@ -162,16 +165,15 @@ class S3Store:
         metadata: Mapping[str, str] | None = None,
         tags: Mapping[str, str] | None = None,
     ) -> str:
-        """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
         how = self._writes.document() if metadata is None else self._writes.data(tags)
         return self._put("create", key, body, IfNoneMatch="*", Metadata=dict(metadata or {}), **how)
 
+    @override
     def put_if_match(self, key: str, body: bytes, *, etag: str) -> str:
-        """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
         return self._put("replace", key, body, IfMatch=etag, **self._writes.document())
 
+    @override
     def put_tags(self, key: str, tags: Mapping[str, str]) -> bool:
-        """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
         tagging: Any = {"TagSet": [{"Key": name, "Value": value} for name, value in tags.items()]}
         try:
             self._send(
@@ -184,10 +186,10 @@ class S3Store:
             return False
         return True
 
+    @override
     def create_upload(
         self, key: str, *, metadata: Mapping[str, str] | None = None, tags: Mapping[str, str] | None = None
     ) -> str:
-        """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
         check_key(key)
         how = self._writes.document() if metadata is None else self._writes.data(tags)
         return self._send(
@@ -201,8 +203,8 @@ class S3Store:
             needs=("UploadId",),
         )["UploadId"]
 
+    @override
     def upload_part(self, key: str, upload_id: str, number: int, body: bytes | bytearray | memoryview) -> Part:
-        """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
         # botocore accepts a bytearray, though its stubs do not declare it; a memoryview has to be copied.
         data = bytes(body) if isinstance(body, memoryview) else cast("bytes", body)
         checksum = _crc32(data)
@@ -234,8 +236,8 @@ class S3Store:
                 return
         self._complete(key, upload_id, parts)
 
+    @override
     def abort_upload(self, key: str, upload_id: str) -> None:
-        """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
         with contextlib.suppress(UploadGone):
             self._send(
                 "part",
@@ -244,8 +246,8 @@ class S3Store:
                 lambda: self._client.abort_multipart_upload(Bucket=self._bucket, Key=key, UploadId=upload_id),
             )
 
+    @override
     def upload_exists(self, key: str, upload_id: str) -> bool:
-        """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
         try:
             self._with_keys(
                 lambda how: self._send(
@@ -262,8 +264,8 @@ class S3Store:
             return False
         return True
 
+    @override
     def pending_uploads(self, prefix: str) -> Iterator[PendingUpload]:
-        """See :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore`."""
         position: dict[str, Any] = {}
         while True:
             page = self._send(

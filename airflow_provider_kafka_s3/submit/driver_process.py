@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, Protocol, Self
 
+from airflow_provider_kafka_s3.overriding import override
+
 __all__ = ["DRIVER", "DriverProcess", "StartedDriver"]
 
 DRIVER: Final = "airflow_provider_kafka_s3.spark.connect_driver"
@@ -36,7 +38,7 @@ class DriverProcess(Protocol):
     def __exit__(self, *_: object) -> None: ...
 
 
-class StartedDriver:
+class StartedDriver(DriverProcess):
     """A driver in a Python that this process starts.
 
     Args:
@@ -58,18 +60,18 @@ class StartedDriver:
             start_new_session=True,
         )
 
+    @override
     @property
     def output(self) -> Iterable[str]:
-        """See :class:`DriverProcess`."""
         assert self._process.stdout is not None
         return self._process.stdout
 
+    @override
     def wait(self) -> int:
-        """See :class:`DriverProcess`."""
         return self._process.wait()
 
+    @override
     def end(self, patience: float) -> None:
-        """See :class:`DriverProcess`."""
         if self._process.poll() is not None:
             return
         assert self._process.stdin is not None

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, Self
 
+from airflow_provider_kafka_s3.overriding import override
 from airflow_provider_kafka_s3.spark.warm_messages import (
     BEGINS,
     EXIT_CODE,
@@ -20,6 +21,7 @@ from airflow_provider_kafka_s3.spark.warm_messages import (
     receive,
     send,
 )
+from airflow_provider_kafka_s3.submit.driver_process import DriverProcess
 
 __all__ = ["ForkedDriver"]
 
@@ -27,7 +29,7 @@ _MOMENT: Final = 2.0
 """Seconds for each step until the driver begins. A fork takes some milliseconds."""
 
 
-class ForkedDriver:
+class ForkedDriver(DriverProcess):
     """A driver that a warm process has forked.
 
     This process has a descriptor of it, by which it can be killed and its end be noticed, whatever becomes of the warm
@@ -76,13 +78,13 @@ class ForkedDriver:
                 raise ConnectionError(f"the driver of {path} did not begin: {began}")
             on_error.pop_all()
 
+    @override
     @property
     def output(self) -> Iterable[str]:
-        """See :class:`~airflow_provider_kafka_s3.submit.driver_process.DriverProcess`."""
         return self._output
 
+    @override
     def wait(self) -> int | None:
-        """See :class:`~airflow_provider_kafka_s3.submit.driver_process.DriverProcess`."""
         self._ends_within(None)
         try:
             ended, _ = receive(self._connection)
@@ -91,8 +93,8 @@ class ForkedDriver:
         code = ended.get(EXIT_CODE)
         return code if isinstance(code, int) else None
 
+    @override
     def end(self, patience: float) -> None:
-        """See :class:`~airflow_provider_kafka_s3.submit.driver_process.DriverProcess`."""
         if self._pidfd < 0:
             return
         with contextlib.suppress(OSError):

@@ -14,8 +14,9 @@ from typing import Any
 import pyarrow as pa
 
 from airflow_provider_kafka_s3.arrays import NO_TIMESTAMP, RECORD_SCHEMA, WHOLE_RECORD_SCHEMA
-from airflow_provider_kafka_s3.batch.source import Isolation, LogEnd, LogPosition, TimedOffset
+from airflow_provider_kafka_s3.batch.source import Isolation, LogEnd, LogPosition, Source, TimedOffset
 from airflow_provider_kafka_s3.exceptions import DataLossError, TopicNotFoundError
+from airflow_provider_kafka_s3.overriding import override
 
 __all__ = ["SimulatedKafka", "SimulatedRecord", "SimulatedTopic"]
 
@@ -59,7 +60,7 @@ class _Incarnation:
     partitions: list[_Partition]
 
 
-class SimulatedKafka:
+class SimulatedKafka(Source):
     """A cluster in memory. Every request and every poll of a read is atomic; the cluster may change in between."""
 
     def __init__(
@@ -227,8 +228,8 @@ class SimulatedKafka:
 
     # -- Source -------------------------------------------------------------------------------------------------------
 
+    @override
     def describe(self, topic: str) -> SimulatedTopic:
-        """See :class:`~airflow_provider_kafka_s3.batch.source.Source`."""
         self._before_request("describe")
         live = self._topic(topic)
         return SimulatedTopic(
@@ -238,30 +239,30 @@ class SimulatedKafka:
             partitions=tuple(range(len(live.partitions))),
         )
 
+    @override
     def earliest(self, topic: str, partitions: Sequence[int]) -> dict[int, int]:
-        """See :class:`~airflow_provider_kafka_s3.batch.source.Source`."""
         self._before_request("earliest")
         return {p: self._partition(topic, p).start for p in partitions}
 
+    @override
     def ends(self, topic: str, partitions: Sequence[int], isolation: Isolation) -> dict[int, int]:
-        """See :class:`~airflow_provider_kafka_s3.batch.source.Source`."""
         self._before_request("ends")
         return {p: self._end(topic, p, isolation) for p in partitions}
 
+    @override
     def log_ends(self, topic: str, partitions: Sequence[int], isolation: Isolation) -> dict[int, LogEnd]:
-        """See :class:`~airflow_provider_kafka_s3.batch.source.Source`."""
         return {p: LogEnd(end, self._epoch(topic, p)) for p, end in self.ends(topic, partitions, isolation).items()}
 
+    @override
     def divergences(self, topic: str, reached: Mapping[int, LogPosition]) -> dict[int, int]:
-        """See :class:`~airflow_provider_kafka_s3.batch.source.Source`."""
         if not reached:
             return {}
         self._before_request("divergences")
         ends = {p: self._end_of_epoch(topic, p, position.epoch) for p, position in reached.items()}
         return {p: end for p, end in ends.items() if end < reached[p].offset}
 
+    @override
     def at_timestamp(self, topic: str, partitions: Sequence[int], timestamp_ms: int) -> dict[int, TimedOffset | None]:
-        """See :class:`~airflow_provider_kafka_s3.batch.source.Source`."""
         self._before_request("at_timestamp")
         offsets: dict[int, TimedOffset | None] = {}
         for p in partitions:
@@ -270,10 +271,10 @@ class SimulatedKafka:
             offsets[p] = next((TimedOffset(r.offset, r.timestamp) for r in young), None)
         return offsets
 
+    @override
     def read(
         self, topic: str, partition: int, start: int, end: int, isolation: Isolation, *, whole: bool = False
     ) -> Iterator[pa.RecordBatch]:
-        """See :class:`~airflow_provider_kafka_s3.batch.source.Source`."""
         first = start
         while first < end:
             self._before_request("poll")

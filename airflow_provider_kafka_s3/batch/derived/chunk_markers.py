@@ -22,6 +22,7 @@ from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import TransientError
 from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.overriding import override
 from airflow_provider_kafka_s3.parallel import Parallel, growing_blocks
 from airflow_provider_kafka_s3.storage.port import StoredObject
 
@@ -45,15 +46,15 @@ class ChunkMarkers(DerivedDocuments):
     name = "marker files of DeviantArt's names"
     harm = "tools that read them may find an older object than the newest one"
 
+    @override
     def after_batch(self, topic_log: TopicLog, marker: Marker, plan: Plan, parallel: Parallel) -> None:
-        """See :class:`DerivedDocuments`."""
         if _has_chunk_markers(plan.layout):
             update_chunk_markers(topic_log, marker, parallel=parallel)
 
+    @override
     def after_run(
         self, topic_log: TopicLog, marker: Marker, layout: Layout | None, parallel: Parallel, *, every_batch: bool
     ) -> int:
-        """See :class:`DerivedDocuments`."""
         if not _has_chunk_markers(layout):
             return 0
         return update_chunk_markers(topic_log, marker, parallel=parallel, look_back=None if every_batch else _LOOK_BACK)

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from airflow_provider_kafka_s3.overriding import override
 from airflow_provider_kafka_s3.reading.avro_columns import avro_tables
 from airflow_provider_kafka_s3.reading.avro_file import datums, file_schema
 from airflow_provider_kafka_s3.reading.envelope_datums import envelopes_in_avro
@@ -31,8 +32,8 @@ class AvroReader(FormatReader):
     has_own_columns = True
     spark_source = SparkSource("avro")
 
+    @override
     def rows(self, text: bytes, count: int, wanted: slice) -> list[Row]:
-        """See :class:`FormatReader`."""
         try:
             values = list(itertools.islice(itertools.chain.from_iterable(datums(text)), count + 1))
         except (ValueError, LookupError, OSError, EOFError) as e:
@@ -40,19 +41,19 @@ class AvroReader(FormatReader):
         require_rows(len(values), count)
         return [row_of(datum) for datum in values[wanted]]
 
+    @override
     def table(self, snapshot_object: SnapshotObject, body: bytes, schema: pa.Schema) -> pa.Table:
-        """See :class:`FormatReader`."""
         blocks = avro_tables(snapshot_object.url, body, schema)
         return pa.concat_tables([selected_columns(block, schema) for block in blocks])
 
+    @override
     def record_rows(self, file: RemoteFile, *, topic: str, piece: int, enveloped: bool) -> Iterator[Any]:
-        """See :class:`FormatReader`."""
         body: Any = io.BufferedReader(file, file.request)
         if enveloped:
             return envelopes_in_avro(body, topic, piece=piece)
         return datums(body, logical=False, piece=piece)
 
+    @override
     def schema(self, file: Any, url: str) -> pa.Schema:
-        """See :class:`FormatReader`."""
         del url
         return arrow_schema(file_schema(io.BufferedReader(file, _BEGINNING)))

@@ -11,6 +11,7 @@ import pyarrow.csv
 
 from airflow_provider_kafka_s3.config import BytesConverter, Converter, Csv, JsonConverter, StringConverter
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.overriding import override
 from airflow_provider_kafka_s3.reading.formats.lines import BLOCK_BYTES
 from airflow_provider_kafka_s3.reading.formats.port import FormatReader, SparkSource, require_rows
 from airflow_provider_kafka_s3.reading.rows import Row, Unreadable
@@ -53,8 +54,8 @@ class CsvReader(FormatReader):
             has_base64=True,
         )
 
+    @override
     def rows(self, text: bytes, count: int, wanted: slice) -> list[Row]:
-        """See :class:`FormatReader`."""
         settings, lines = self._csv, _LINE.findall(text)
         if sum(map(len, lines)) != len(text):
             raise Unreadable("it is no CSV")
@@ -74,8 +75,8 @@ class CsvReader(FormatReader):
             rows.append(Row(line.removesuffix(b"\n"), row))
         return rows
 
+    @override
     def table(self, snapshot_object: SnapshotObject, body: bytes, schema: pa.Schema) -> pa.Table:
-        """See :class:`FormatReader`."""
         settings, reader_of = self._csv, text_readers(snapshot_object.layout, _text_reader)
         names = None if settings.header else _names(snapshot_object)
         texts = pyarrow.csv.read_csv(
@@ -93,8 +94,8 @@ class CsvReader(FormatReader):
         )
         return decoded_table(texts, schema, reader_of)
 
+    @override
     def why_changed(self, converter: Converter, part: Literal["key", "value"]) -> str | None:
-        """See :class:`FormatReader`."""
         del converter, part
         return "format='csv' writes fields, not the bytes of records"
 

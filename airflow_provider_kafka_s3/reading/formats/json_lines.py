@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.json
 
 from airflow_provider_kafka_s3.config import BytesConverter, CompressionName, Converter, JsonConverter, JsonLines
+from airflow_provider_kafka_s3.overriding import override
 from airflow_provider_kafka_s3.reading.formats.lines import BLOCK_BYTES, LineReader
 from airflow_provider_kafka_s3.reading.formats.port import SparkSource
 from airflow_provider_kafka_s3.reading.part_bytes import bytes_of_base64, bytes_of_text
@@ -59,8 +60,8 @@ class JsonReader(LineReader):
         super().__init__(settings, compression)
         self._has_base64_decimals = settings.decimal_format == "BASE64"
 
+    @override
     def row(self, line: bytes) -> Row:
-        """See :class:`LineReader`."""
         return Row(line, msgspec.Raw(line))
 
     def table_of_fields(self, snapshot_object: SnapshotObject, text: bytes, schema: pa.Schema) -> pa.Table:
@@ -81,18 +82,18 @@ class JsonReader(LineReader):
         except pa.ArrowException as e:
             raise _bad_document(text, schema, reader_of, e) from e
 
+    @override
     def why_changed(self, converter: Converter, part: Literal["key", "value"]) -> str | None:
-        """See :class:`FormatReader`."""
         if isinstance(converter, JsonConverter) and not converter.has_schema:
             return None
         return super().why_changed(converter, part)
 
+    @override
     def rewrites_documents(self, converter: Converter) -> bool:
-        """See :class:`FormatReader`."""
         return isinstance(converter, JsonConverter)
 
+    @override
     def part_bytes(self, converter: Converter) -> Callable[[Any], bytes] | None:
-        """See :class:`FormatReader`."""
         if isinstance(converter, JsonConverter):
             return None
         return bytes_of_base64 if isinstance(converter, BytesConverter) else bytes_of_text

@@ -12,6 +12,7 @@ import pyarrow as pa
 from airflow_provider_kafka_s3.arrays import binary_array
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.messages import count as counted
+from airflow_provider_kafka_s3.overriding import override
 from airflow_provider_kafka_s3.reading.formats.port import FormatReader
 from airflow_provider_kafka_s3.reading.lines import expanded, line_blocks, lines_of
 from airflow_provider_kafka_s3.reading.remote_file import RemoteFile
@@ -37,8 +38,8 @@ class LineReader(FormatReader):
     separator = b"\n"
     """What is behind each record."""
 
+    @override
     def rows(self, text: bytes, count: int, wanted: slice) -> list[Row]:
-        """See :class:`FormatReader`."""
         return [self.row(line) for line in self._split(text, count)[wanted]]
 
     @abstractmethod
@@ -56,14 +57,14 @@ class LineReader(FormatReader):
     def table_of_fields(self, snapshot_object: SnapshotObject, text: bytes, schema: pa.Schema) -> pa.Table:
         """:meth:`table` of the fields of lines."""
 
+    @override
     def record_rows(self, file: RemoteFile, *, topic: str, piece: int, enveloped: bool) -> Iterator[Any]:
-        """See :class:`FormatReader`."""
         del topic, piece
         pieces = expanded(file, self.compression)
         return line_blocks(pieces) if enveloped else lines_of(pieces, self.separator)
 
+    @override
     def schema(self, file: Any, url: str) -> pa.Schema:
-        """See :class:`FormatReader`."""
         del file, url
         return LINE_SCHEMA
 

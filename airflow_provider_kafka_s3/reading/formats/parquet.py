@@ -8,6 +8,7 @@ from typing import Any, Final, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from airflow_provider_kafka_s3.overriding import override
 from airflow_provider_kafka_s3.reading.envelope_batches import batch_rows, envelope_rows
 from airflow_provider_kafka_s3.reading.formats.port import FormatReader, SparkSource, require_rows
 from airflow_provider_kafka_s3.reading.remote_file import RemoteFile
@@ -28,8 +29,8 @@ class ParquetReader(FormatReader):
     reads_every_byte = False
     spark_source = SparkSource("parquet")
 
+    @override
     def rows(self, text: bytes, count: int, wanted: slice) -> list[Row]:
-        """See :class:`FormatReader`."""
         try:
             table = _table(text)
         except (pa.ArrowException, OSError) as e:
@@ -37,13 +38,13 @@ class ParquetReader(FormatReader):
         require_rows(table.num_rows, count)
         return [row_of(value) for value in _values(table.slice(wanted.start, wanted.stop - wanted.start))]
 
+    @override
     def table(self, snapshot_object: SnapshotObject, body: bytes, schema: pa.Schema) -> pa.Table:
-        """See :class:`FormatReader`."""
         del snapshot_object
         return selected_columns(_table(body), schema)
 
+    @override
     def record_rows(self, file: RemoteFile, *, topic: str, piece: int, enveloped: bool) -> Iterator[Any]:
-        """See :class:`FormatReader`."""
         del topic
         rows_of: Callable[[pa.RecordBatch], Any] = envelope_rows if enveloped else batch_rows
         with pq.ParquetFile(cast("Any", pa.PythonFile(file, mode="r")), buffer_size=file.request) as parquet_file:
@@ -52,8 +53,8 @@ class ParquetReader(FormatReader):
             rows = min(max(piece * metadata.num_rows // size, 1), _ROWS)
             yield from map(rows_of, parquet_file.iter_batches(batch_size=rows, use_threads=False))
 
+    @override
     def schema(self, file: Any, url: str) -> pa.Schema:
-        """See :class:`FormatReader`."""
         del url
         return pq.read_schema(pa.PythonFile(file, mode="r"))
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 from airflow_provider_kafka_s3.config import CompressionName, Converter, RawBytes
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, ForeignObjectError
 from airflow_provider_kafka_s3.messages import count
+from airflow_provider_kafka_s3.overriding import override
 from airflow_provider_kafka_s3.reading.formats.lines import LineReader
 from airflow_provider_kafka_s3.reading.formats.port import SparkSource
 from airflow_provider_kafka_s3.reading.rows import Row, as_text
@@ -29,8 +30,8 @@ class RawBytesReader(LineReader):
             # By default a carriage return ends a line, too.
             self.spark_source = SparkSource("text", {"lineSep": "\n"})
 
+    @override
     def row(self, line: bytes) -> Row:
-        """See :class:`LineReader`."""
         return Row(line, as_text(line))
 
     def table_of_fields(self, snapshot_object: SnapshotObject, text: bytes, schema: pa.Schema) -> NoReturn:
@@ -40,8 +41,8 @@ class RawBytesReader(LineReader):
             f"the records of {snapshot_object.url} are bytes: read them as the column 'value', of binary type"
         )
 
+    @override
     def why_changed(self, converter: Converter, part: Literal["key", "value"]) -> str | None:
-        """See :class:`FormatReader`."""
         del converter, part
         separator = self.separator.decode()
         if not separator:
@@ -50,12 +51,12 @@ class RawBytesReader(LineReader):
             return f"the separator {separator!r} ends as it begins, so the borders between records are ambiguous"
         return None
 
+    @override
     def part_bytes(self, converter: Converter) -> None:
-        """See :class:`FormatReader`."""
         del converter
 
+    @override
     def refuse_more_lines(self, snapshot_object: SnapshotObject, lines: int) -> NoReturn:
-        """See :class:`LineReader`."""
         raise ForeignObjectError(
             f"object {snapshot_object.url} of topic {snapshot_object.topic!r}, batch {snapshot_object.batch}, has "
             f"{lines:,} parts for {count(snapshot_object.records, 'record')}: values hold the separator "
