@@ -28,15 +28,14 @@ UV_FLAGS := --quiet --system-certs
 RESOLVE = $(UV) pip compile $(UV_FLAGS) --python-version 3.11 --no-annotate --no-header --group dev pyproject.toml
 
 # The tests that depend on the version of Airflow, so run on each: whole DAGs, the installation, and the parts of the
-# package that may import Airflow. Those marked any_airflow do not.
-AIRFLOW_TESTS := tests/airflow tests/packaging \
-  $(wildcard $(addprefix tests/unit/,airflow cli operators sensors))
+# package that may import Airflow. Those marked any_airflow do not. Of the command line it is how connections are read.
+AIRFLOW_TESTS := tests/airflow tests/packaging $(addprefix tests/unit/,airflow operators sensors \
+  cli/test_options.py cli/test_stored_connections.py cli/test_takeover_command.py)
 
 # The marked end-to-end tests run with the newest Spark and Python, too, and so do quick tests of every layer.
 SPARK_TESTS := tests/airflow tests/packaging tests/spark
-PYTHON_TESTS := tests/golden $(addprefix tests/unit/,airflow batch/test_crash_points.py cli \
-  extensions kafka_connect operators reading/test_round_trip.py replay schemas sensors storage/test_conformance.py \
-  submit/test_spark_command.py)
+PYTHON_TESTS := tests/golden $(addprefix tests/unit/,airflow cli extensions kafka_connect operators \
+  reading/test_round_trip.py schemas sensors storage/test_conformance.py submit/test_spark_command.py)
 
 # Tests start thousands of processes, each of which would compile Airflow and the package anew.
 unexport PYTHONDONTWRITEBYTECODE

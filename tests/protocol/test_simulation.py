@@ -1,4 +1,4 @@
-"""The simulation with some 150 fixed seeds; `make simulate` has 10,000."""
+"""The simulation with some 120 fixed seeds; `make simulate` has 10,000."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tests.protocol.simulate import Failure, replay_command, run_seed
 
 STEPS = 700
-SEEDS_PER_TEST = 12
+SEEDS_PER_TEST = 8
 TESTS = 6
 
 
@@ -31,7 +31,7 @@ def test_no_seed_breaks_an_invariant(first: int) -> None:
 
 def test_the_log_may_be_trimmed_without_harm_to_records() -> None:
     """Deleted control documents, which are forbidden, end runs with errors; no record is lost or twice."""
-    for seed in range(1_000, 1_020):
+    for seed in range(1_000, 1_012):
         outcome = run_seed(seed, steps=STEPS, trim=True)
         assert not isinstance(outcome, Failure), outcome
 
@@ -39,11 +39,11 @@ def test_the_log_may_be_trimmed_without_harm_to_records() -> None:
 def test_marker_files_name_the_newest_objects() -> None:
     """With DeviantArt's names: at every write they name a resolved object and do not go back; at the end the newest."""
     seen: Counter[str] = Counter()
-    for seed in range(20_000, 20_020):
+    for seed in range(20_000, 20_012):
         outcome = run_seed(seed, steps=STEPS)
         assert not isinstance(outcome, Failure), outcome
         seen += outcome
-    assert seen["marker files"] > 20
+    assert seen["marker files"] > 12
 
 
 def test_a_log_without_landed_records_is_refused_and_no_other_is() -> None:
