@@ -79,6 +79,10 @@ def repair(access: Access) -> Answer:
             "recorded": {str(gone.batch): list(gone.keys) for gone in done.recorded},
             "indexes": done.indexes,
             "skipped_indexes": dict(done.skipped_indexes),
+            "derived": {
+                name: {"written": documents.written, "skipped": dict(documents.skipped)}
+                for name, documents in done.derived.items()
+            },
             "dry_run": arguments.dry_run,
         },
         lines,

@@ -7,8 +7,7 @@ has by then. Field names are those of Kafka Connect's S3 sink where it has the s
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, assert_never
 
 from msgspec import Meta, structs
 
@@ -72,15 +71,34 @@ OPEN_ROW_GROUPS: Final = 256 * MIB
 """Bytes of the row groups of all Parquet files that a slice has open."""
 
 _FROM_REGISTRY: Final = (AvroConverter, ProtobufConverter, JsonSchemaConverter)
-_CONVERTERS: Final[Mapping[type[Format], tuple[type[Converter], ...]]] = {
-    JsonLines: (JsonConverter, *_FROM_REGISTRY, StringConverter, BytesConverter),
-    RawBytes: (BytesConverter,),
-    AvroContainer: (*_FROM_REGISTRY, JsonConverter, StringConverter, BytesConverter),
-    Parquet: (*_FROM_REGISTRY, JsonConverter, StringConverter, BytesConverter),
-    Csv: (*_FROM_REGISTRY, JsonConverter, StringConverter, BytesConverter),
-    CustomFormat: (BytesConverter, JsonConverter),
-}
-"""The converters that each format can encode the values of."""
+
+
+def _converters_of(settings: Format) -> tuple[type[Converter], ...]:
+    """The converters whose values a format can encode; the first ones are those that errors recommend."""
+    match settings:
+        case JsonLines():
+            return (JsonConverter, *_FROM_REGISTRY, StringConverter, BytesConverter)
+        case AvroContainer() | Parquet() | Csv():
+            return (*_FROM_REGISTRY, JsonConverter, StringConverter, BytesConverter)
+        case RawBytes():
+            return (BytesConverter,)
+        case CustomFormat():
+            return (BytesConverter, JsonConverter)
+        case BlockGzip(lines=lines):
+            return _converters_of(lines)
+    assert_never(settings)
+
+
+def _holds_records(settings: Format) -> bool:
+    """Whether a field of a row may be a record, or a list of them."""
+    match settings:
+        case JsonLines() | AvroContainer() | Parquet():
+            return True
+        case RawBytes() | Csv() | CustomFormat():
+            return False
+        case BlockGzip(lines=lines):
+            return _holds_records(lines)
+    assert_never(settings)
 
 
 def _names(kinds: tuple[type[Converter], ...]) -> str:
@@ -239,7 +257,7 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
         lines = self.record_format
         require(
             isinstance(lines, JsonLines | RawBytes | CustomFormat),
-            f"{self.format!r} needs value_converter, what the bytes of values are: {_names(_CONVERTERS[type(lines)])}",
+            f"{self.format!r} needs value_converter, what the bytes of values are: {_names(_converters_of(lines))}",
         )
         return JsonConverter() if isinstance(lines, JsonLines) else BytesConverter()
 
@@ -254,7 +272,7 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return isinstance(self.format, BlockGzip)
 
     def _check_converter(self, name: str, converter: Converter | None, place: str, settings: Format) -> None:
-        kinds = _CONVERTERS[type(settings)]
+        kinds = _converters_of(settings)
         require(
             not isinstance(converter, JsonConverter)
             or isinstance(settings, JsonLines | CustomFormat)
@@ -279,8 +297,9 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
         match content:
             case Envelope():
                 require(
-                    not isinstance(self.record_format, RawBytes | CustomFormat),
-                    "content='envelope' needs a format with fields; use format='json', 'avro' or 'parquet'",
+                    _holds_records(self.format),
+                    "content='envelope' needs a format whose fields may be records; use format='json', 'avro' or "
+                    "'parquet'",
                 )
                 self._check_converter("key_converter", self.key_converter, "format", self.record_format)
             case SiblingObjects(keys=keys) if keys is not None:

@@ -148,7 +148,7 @@ def test_lines_determine_converters_and_contents() -> None:
     assert Layout(format=BlockGzip()).value_converter == JsonConverter()
     with pytest.raises(ConfigurationError, match=r"value_converter=AvroConverter\(.*does not go with format=RawBytes"):
         Layout(format=SMALL, value_converter=AvroConverter())
-    with pytest.raises(ConfigurationError, match="content='envelope' needs a format with fields"):
+    with pytest.raises(ConfigurationError, match="content='envelope' needs a format whose fields may be records"):
         Layout(format=SMALL, content=Envelope())
 
 

@@ -17,6 +17,7 @@ from airflow_provider_kafka_s3.config import (
     AvroContainer,
     AvroConverter,
     BytesConverter,
+    Csv,
     Daily,
     Envelope,
     JsonConverter,
@@ -346,7 +347,14 @@ def test_lost_objects_beside_others_are_written_again() -> None:
             {"format": Parquet()},
             "needs value_converter, what the bytes of values are: 'avro', .*'string' or 'bytes'",
         ),
-        ({"format": RawBytes(), "content": Envelope()}, "content='envelope' needs a format with fields"),
+        (
+            {"format": RawBytes(), "content": Envelope()},
+            "content='envelope' needs a format whose fields may be records",
+        ),
+        (
+            {"format": Csv(), "value_converter": AvroConverter(), "content": Envelope()},
+            "content='envelope' needs a format whose fields may be records",
+        ),
         ({"format": JsonLines(on_null="write")}, "no keys are written; use content='envelope' or 'siblings'"),
         ({"format": JsonLines(), "key_converter": StringConverter()}, "has no effect, as no keys are written"),
         (

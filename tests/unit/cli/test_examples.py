@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import pkgutil
+import re
 import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from airflow_provider_kafka_s3 import cli
 from airflow_provider_kafka_s3.cli import main, takeover
 from airflow_provider_kafka_s3.cli.command import Command
 from airflow_provider_kafka_s3.config import JsonLines, Layout
 from airflow_provider_kafka_s3.kafka.offsets import ConsumerGroup
 from airflow_provider_kafka_s3.replay import run
 from airflow_provider_kafka_s3.replay.request import ReplayRequest
+from tests.documentation import ROOT
 from tests.unit.cli import conftest
 from tests.unit.cli.conftest import TOPIC, World
 from tests.unit.kafka_connect.connectors import MINIMAL
@@ -82,6 +87,23 @@ def test_an_example_runs(prepared: World, command: Command, example: str) -> Non
     output = prepared.cli(command.name, *shlex.split(example))
     assert (output.code, output.err) == (0, "")
     assert output.out
+
+
+def test_every_module_with_commands_is_in_the_parser() -> None:
+    """A command that nobody can type would not be missed."""
+    names = [module.name for module in pkgutil.iter_modules(cli.__path__)]
+    modules = [importlib.import_module(f"{cli.__name__}.{name}") for name in names if name != "__main__"]
+    assert {m.__name__ for m in modules if hasattr(m, "COMMANDS")} == {m.__name__ for m in main._MODULES}
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_every_command_is_in_the_table_of_its_page(command: Command) -> None:
+    """With what it writes; one that writes nothing has no dry run."""
+    (row,) = re.findall(
+        rf"^\| `{command.name}` \| .* \| (.*) \|$", (ROOT / "docs" / "cli.md").read_text(), re.MULTILINE
+    )
+    if command.topics is not None:
+        assert (row == "nothing") == (not command.has_dry_run)
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)

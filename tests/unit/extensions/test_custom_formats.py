@@ -173,7 +173,7 @@ def test_frames_may_be_an_arrow_array(write_module: WriteModule) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"content": config.Envelope()}, "content='envelope' needs a format with fields"),
+        ({"content": config.Envelope()}, "content='envelope' needs a format whose fields may be records"),
         ({"value_converter": config.StringConverter()}, "does not go with format"),
         ({"value_converter": config.JsonConverter(schemas_enable=True)}, "converts values by their schema"),
     ],

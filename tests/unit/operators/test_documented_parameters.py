@@ -9,6 +9,9 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
+import airflow_provider_kafka_s3
+from airflow_provider_kafka_s3 import config
+from airflow_provider_kafka_s3.airflow.run_settings import RunSettings
 from airflow_provider_kafka_s3.config import Format, Limits, Naming, Partitioner, Rotation, Upload, Window
 from airflow_provider_kafka_s3.operators.kafka_to_s3 import KafkaToS3Operator
 from airflow_provider_kafka_s3.retry import RetryPolicy
@@ -48,11 +51,26 @@ def test_every_field_of_a_setting_is_described_by_its_class(setting: type[msgspe
     assert set(described(setting, "Attributes")) == set(setting.__struct_fields__)
 
 
+def test_every_parameter_of_the_operator_has_an_effect() -> None:
+    """It is a field of the settings of a run, or one of the few that are read when a task runs."""
+    read_by_tasks = {"action", "window", "name"}
+    assert own(KafkaToS3Operator) == {*RunSettings.__struct_fields__, *read_by_tasks}
+
+
 @pytest.mark.parametrize("kind", [*get_args(Format), *get_args(Partitioner)])
-def test_every_format_and_partitioner_is_on_the_page_of_the_operator(kind: type[Format | Partitioner]) -> None:
-    """By its class and its kind."""
+def test_every_format_and_partitioner_is_documented_and_public(kind: type[Format | Partitioner]) -> None:
+    """On the page of the operator by its class and its kind, in the reference, and as a name of the package."""
     page = (ROOT / "docs" / "operator.md").read_text()
     assert re.search(rf'`{kind.__name__}`[ (|]+`"{kind.__struct_config__.tag}"`', page)
+    assert f"::: {config.__name__}.{kind.__name__}\n" in (ROOT / "docs" / "reference" / "config.md").read_text()
+    assert kind.__name__ in airflow_provider_kafka_s3.__all__
+
+
+@pytest.mark.parametrize("kind", get_args(Format))
+def test_every_format_is_on_the_page_of_formats(kind: type[Format]) -> None:
+    """With the converters that go with it."""
+    page = (ROOT / "docs" / "formats.md").read_text()
+    assert f'\n| `{kind.__name__}`, `"{kind.__struct_config__.tag}"` | ' in page
 
 
 @each_class
