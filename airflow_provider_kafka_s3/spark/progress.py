@@ -69,9 +69,8 @@ class Count(msgspec.Struct, frozen=True, kw_only=True):
 class SparkAction(Protocol):
     """One run of a data frame of rows."""
 
-    @property
-    def written(self) -> Accumulator[int] | None:
-        """Accumulator for the bytes that tasks write; None: the bytes are taken from their rows."""
+    written: Accumulator[int] | None
+    """Accumulator for the bytes that tasks write; None: the bytes are taken from their rows."""
 
     def rows(self, frame: DataFrame) -> list[Row]:
         """Run it and return all rows."""
