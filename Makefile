@@ -21,6 +21,7 @@ SPARK_WORKERS_NEWEST := $(BUILD)/spark-workers-4.2/.installed
 JARS := $(BUILD)/jars/.copied
 PEER_JARS := $(BUILD)/peers/.copied
 VERSITYGW := $(BUILD)/bin/versitygw
+KAFKA_CLASSES := $(BUILD)/class-archives/kafka.jsa
 REGISTRY := $(BUILD)/registry/.unpacked-$(APICURIO_VERSION)
 
 # Downloads trust the certificates of the machine, which may include those of a company's network.
@@ -123,7 +124,7 @@ lock: $(UV) ## resolve the dependencies again and write the locks
 
 setup: setup-3.3 setup-2.11 setup-spark browser versitygw registry ## the virtual environments, the jars, the browser, the second S3 server and the schema registry
 
-setup-3.3: check $(INSTALLED) $(JARS) $(SPARK_WORKERS) ## only the one with Airflow 3.3: .venv
+setup-3.3: check $(INSTALLED) $(JARS) $(KAFKA_CLASSES) $(SPARK_WORKERS) ## only the one with Airflow 3.3: .venv
 
 setup-2.11: check $(INSTALLED_2) $(JARS) ## only the one with Airflow 2.11: .venv-2.11
 
@@ -205,6 +206,10 @@ $(JARS): dev/pom.xml
 	    { grep ERROR $(@D)/maven.log || cat $(@D)/maven.log; exit 1; } >&2; \
 	done
 	@touch $@
+
+# Brokers of tests live for seconds, half of which Java would spend on reading and checking classes.
+$(KAFKA_CLASSES): $(JARS) | $(INSTALLED)
+	@$(RUN) -m dev.kafka_broker --archive
 
 # Only for `make bench-peers`.
 $(PEER_JARS): dev/peers.xml

@@ -32,10 +32,26 @@ if TYPE_CHECKING:
 
     from dev.certificates import Authority
 
-__all__ = ["KAFKA_JARS", "BrokerError", "KafkaBroker", "Message", "main", "new_cluster_id"]
+__all__ = [
+    "CLASS_ARCHIVE",
+    "KAFKA_JARS",
+    "BrokerError",
+    "KafkaBroker",
+    "Message",
+    "main",
+    "new_cluster_id",
+    "write_class_archive",
+]
 
 KAFKA_JARS: Final = Path(__file__).resolve().parent.parent / ".build" / "jars" / "kafka"
+CLASS_ARCHIVE: Final = KAFKA_JARS.parent.parent / "class-archives" / "kafka.jsa"
+"""Checked classes of the broker, which ``make`` has written: a JVM that maps them starts in half of the time."""
 MIB: Final = 1024 * 1024
+
+_SHORT_LIVED: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+"""Code is not optimised, and garbage is collected by one thread: for a broker of some minutes the rest is a loss."""
+_QUIET: Final = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off", "-Xlog:class+path=off")
+"""An archive of another Java or of other jars is ignored."""
 
 _LOG4J2: Final = """<?xml version="1.0" encoding="UTF-8"?>
 <Configuration status="WARN">
@@ -79,6 +95,8 @@ class KafkaBroker(KafkaTools, SupervisedServer):
         token_keys: JWKS file; tokens that are signed by one of its keys are accepted, too.
         config: more settings of ``server.properties``.
         heap: size of the Java heap, as in ``-Xmx``.
+        optimised: Java optimises what runs often, for a broker under load, as those of benchmarks.
+        archive: file in which Java writes the classes of the broker at its end; None: it writes none.
         jars: folder of the broker's jars.
     """
 
@@ -93,6 +111,8 @@ class KafkaBroker(KafkaTools, SupervisedServer):
         token_keys: Path | None = None,
         config: Mapping[str, str] | None = None,
         heap: str = "512m",
+        optimised: bool = False,
+        archive: Path | None = None,
         jars: Path = KAFKA_JARS,
     ) -> None:
         super().__init__("")
@@ -100,6 +120,8 @@ class KafkaBroker(KafkaTools, SupervisedServer):
         self._security = KafkaSecurity(dict(users or {}), authority, token_keys)
         self._config = dict(config or {})
         self._heap = heap
+        self._optimised = optimised
+        self._archive = archive
         self._jars = jars
         self._port = 0
         self._ports: dict[str, int] = {}
@@ -170,7 +192,7 @@ class KafkaBroker(KafkaTools, SupervisedServer):
         (directory / "log4j2.xml").write_text(_LOG4J2, encoding="utf-8")
         formatted = subprocess.run(
             [
-                *(*self._java_command(), "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+                *(*self._java_command(), *_SHORT_LIVED, *_shared_classes()),
                 *("kafka.tools.StorageTool", "format", "-c", str(properties), *self._format_options()),
             ],
             stdin=subprocess.DEVNULL,
@@ -197,7 +219,12 @@ class KafkaBroker(KafkaTools, SupervisedServer):
         ]
 
     def _spawn(self) -> None:
-        self._run([*self._java_command(), f"-Xmx{self._heap}", "kafka.Kafka", f"{self._directory}/server.properties"])
+        if self._archive is not None:
+            classes = [*_SHORT_LIVED, f"-XX:ArchiveClassesAtExit={self._archive}", *_QUIET]
+        else:
+            classes = [] if self._optimised else [*_SHORT_LIVED, *_shared_classes()]
+        properties = f"{self._directory}/server.properties"
+        self._run([*self._java_command(), f"-Xmx{self._heap}", *classes, "kafka.Kafka", properties])
 
     def _settings(self, controller_port: int) -> dict[str, str]:
         assert self._directory is not None
@@ -268,12 +295,37 @@ class KafkaBroker(KafkaTools, SupervisedServer):
                 future.result()
 
 
+def _shared_classes() -> list[str]:
+    """The options by which a JVM maps the archive, if there is one."""
+    is_written = CLASS_ARCHIVE.is_file() and CLASS_ARCHIVE.stat().st_size > 0
+    return [f"-XX:SharedArchiveFile={CLASS_ARCHIVE}", *_QUIET] if is_written else []
+
+
+def write_class_archive() -> None:
+    """Write the archive, by a broker that is started and stopped; an empty one if this Java makes none."""
+    CLASS_ARCHIVE.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    written = CLASS_ARCHIVE.with_suffix(f".{uuid.uuid4().hex}")
+    try:
+        with KafkaBroker(archive=written) as broker:
+            broker.create_topic("any")
+            broker.produce("any", [Message(b"any")])
+    except BrokerError as e:
+        print(f"kafka_broker: this Java archives no classes, so brokers start slowly: {e}", file=sys.stderr)
+    if not written.exists():
+        written.touch()
+    written.replace(CLASS_ARCHIVE)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run a broker until SIGINT or SIGTERM; 2 if it cannot start."""
     parser = argparse.ArgumentParser(prog="python -m dev.kafka_broker", description=__doc__.split("\n", 1)[0])
     parser.add_argument("--port", type=int, default=9092, help="port on 127.0.0.1 (default: %(default)s)")
     parser.add_argument("--topic", action="append", default=[], metavar="NAME[:PARTITIONS]", help="create a topic")
+    parser.add_argument("--archive", action="store_true", help=f"only write {CLASS_ARCHIVE.name}, for later brokers")
     options = parser.parse_args(arguments)
+    if options.archive:
+        write_class_archive()
+        return 0
     over = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: over.set())

@@ -86,7 +86,11 @@ def main() -> int:
         return _report({"cores": os.cpu_count(), **_formats()}, options.json)
     if options.only == "partitioners":
         return _report({"cores": os.cpu_count(), **_partitioners()}, options.json)
-    with store(options.store) as server, KafkaBroker(heap="1g") as broker, tempfile.TemporaryDirectory() as folder:
+    with (
+        store(options.store) as server,
+        KafkaBroker(heap="1g", optimised=True) as broker,
+        tempfile.TemporaryDirectory() as folder,
+    ):
         config = {
             "bootstrap_servers": broker.bootstrap_servers,
             "topic": "benchmark",

@@ -74,7 +74,7 @@ def large_records(endpoint: str) -> dict[str, dict[str, float]]:
     Args:
         endpoint: of the S3 server.
     """
-    with KafkaBroker(heap="1g", config={"message.max.bytes": str(LONGEST)}) as broker:
+    with KafkaBroker(heap="1g", optimised=True, config={"message.max.bytes": str(LONGEST)}) as broker:
         command = [sys.executable, "-m", "tests.benchmark.large_records", broker.bootstrap_servers, endpoint]
         found: dict[str, dict[str, float]] = {}
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:

@@ -273,7 +273,7 @@ def main() -> int:
     failed = False
     with (
         store("versitygw") as server,
-        KafkaBroker(heap="1g") as broker,
+        KafkaBroker(heap="1g", optimised=True) as broker,
         tempfile.TemporaryDirectory(prefix="peers-") as folder,
     ):
         peers = Peers(broker, server.endpoint, Path(folder))
