@@ -29,7 +29,7 @@ from typing import Final
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.private_paths import require_private
 from airflow_provider_kafka_s3.spark.conf import SMALL_JOB
-from airflow_provider_kafka_s3.submit.spark_command import environment_of, spark_home
+from airflow_provider_kafka_s3.submit.spark_command import environment_of, spark_conf_folder, spark_home
 
 log = logging.getLogger(__name__)
 
@@ -155,7 +155,7 @@ def leaves_collector(
     environment = environment_of(env)
     if (home := spark_home(command, environment)) is None:
         return False
-    folder = Path(environment.get("SPARK_CONF_DIR") or home / "conf")
+    folder = spark_conf_folder(home, environment)
     files = [folder / "java-opts", Path(properties_file or folder / "spark-defaults.conf")]
     try:
         texts = [file.read_text(errors="replace") for file in files if file.exists() or str(file) == properties_file]
@@ -288,7 +288,7 @@ def _java(environment: Mapping[str, str]) -> Path | None:
 
 def _class_path(home: Path, environment: Mapping[str, str], extra: str) -> Iterator[Path]:
     """The class path that Spark's scripts give to the driver, with each jar of a wildcard."""
-    entries = [extra, environment.get("SPARK_CONF_DIR") or str(home / "conf"), str(home / "jars" / "*")]
+    entries = [extra, str(spark_conf_folder(home, environment)), str(home / "jars" / "*")]
     entries += [environment.get(name, "") for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH")]
     for entry in filter(None, ":".join(entries).split(":")):
         if Path(entry).name == "*":

@@ -15,7 +15,12 @@ from urllib.parse import unquote, urlsplit
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.spark.connector import CONNECTOR
 from airflow_provider_kafka_s3.submit.settings import JAR_SETTINGS, SparkSettings
-from airflow_provider_kafka_s3.submit.spark_command import environment_of, find_spark_submit, spark_home
+from airflow_provider_kafka_s3.submit.spark_command import (
+    environment_of,
+    find_spark_submit,
+    spark_conf_folder,
+    spark_home,
+)
 
 __all__ = [
     "CONNECTOR_JARS",
@@ -119,7 +124,7 @@ def jars_of_spark(command: str, environment: Mapping[str, str], properties_file:
         return None
     for entry in filter(None, environment.get("SPARK_DIST_CLASSPATH", "").split(os.pathsep)):
         names += _file_names(entry)
-    folder = Path(environment.get("SPARK_CONF_DIR") or home / "conf")
+    folder = spark_conf_folder(home, environment)
     settings = _text(Path(properties_file or folder / "spark-defaults.conf"))
     # A properties file that cannot be read may be on the machine of the driver only.
     configured = properties_file is not None if settings is None else _JAR_SETTING.search(settings) is not None

@@ -24,6 +24,7 @@ __all__ = [
     "require_client_deploy_mode",
     "require_command",
     "require_java",
+    "spark_conf_folder",
     "spark_home",
 ]
 
@@ -176,6 +177,11 @@ def spark_home(command: str, environment: Mapping[str, str]) -> Path | None:
     folder = Path(path).resolve().parent
     # The command that pip installs for pyspark locates the package with Python.
     return pyspark_home() if folder == Path(sysconfig.get_path("scripts")).resolve() else folder.parent
+
+
+def spark_conf_folder(home: Path, environment: Mapping[str, str]) -> Path:
+    """The folder of the settings of the Spark in a home folder."""
+    return Path(environment.get("SPARK_CONF_DIR") or home / "conf")
 
 
 def pyspark_home() -> Path | None:
