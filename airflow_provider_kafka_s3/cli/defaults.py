@@ -5,6 +5,7 @@ The file is ``~/.kafka-s3.toml``, or the one that ``KAFKA_S3_DEFAULTS`` names. O
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import tomllib
@@ -34,11 +35,12 @@ def default_of(name: str) -> str | None:
         ConfigurationError: the file is named and cannot be read, or it has something else than these options.
     """
     assert name in _NAMES, name
-    return os.environ.get(f"KAFKA_S3_{name.upper()}") or _stored().get(name) or None
+    return os.environ.get(f"KAFKA_S3_{name.upper()}") or _stored(os.environ.get("KAFKA_S3_DEFAULTS")).get(name) or None
 
 
-def _stored() -> dict[str, str]:
-    named = os.environ.get("KAFKA_S3_DEFAULTS")
+@functools.cache
+def _stored(named: str | None) -> dict[str, str]:
+    """The content of the file, which a command reads once; ``named`` by a variable, or the default one."""
     path = Path(named or "~/.kafka-s3.toml").expanduser()
     try:
         content: dict[str, Any] = tomllib.loads(path.read_text())

@@ -90,11 +90,10 @@ class Table:
         """The table as text, in columns of minimum width."""
         lines = [list(self.head), *self.texts]
         widths = [max(len(line[i]) for line in lines) for i in range(len(self.head))]
+        right = self.right_aligned
         return [
             " " * self.indent
-            + "  ".join(
-                c.rjust(w) if r else c.ljust(w) for c, w, r in zip(line, widths, self.right_aligned, strict=True)
-            ).rstrip()
+            + "  ".join(c.rjust(w) if r else c.ljust(w) for c, w, r in zip(line, widths, right, strict=True)).rstrip()
             for line in lines
         ]
 
