@@ -1,4 +1,4 @@
-"""The marker: the coverage of a topic, folded from its resolved batches. No other document is ever replaced."""
+"""The marker: the coverage of a topic, folded from its resolved batches. A run replaces no other document."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 An :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore` sends one request. This module repeats what is safe to
 repeat. After a response that an earlier, lost write of the same caller may have caused, it reads the object instead of
-reporting a failure: the outcomes of section 3 of the protocol for one object. It never deletes anything. The caller
+reporting a failure: see "Outcomes" in ``docs/design/commit-protocol.md``. It never deletes anything. The caller
 decides what a Complete achieved, because only the caller can compare a HEAD with a manifest.
 """
 

@@ -35,7 +35,7 @@ def test_no_page_has_the_marks_of_an_unfinished_merge(page: Path) -> None:
 
 
 def test_every_test_that_shows_a_boundary_exists() -> None:
-    """The table of SECURITY.md names them."""
+    """SECURITY.md names them."""
     named = re.findall(r"`([a-z]+/[\w/]+\.py)`", (ROOT / "SECURITY.md").read_text())
     assert named
     assert [name for name in named if not (ROOT / "tests" / name).is_file()] == []

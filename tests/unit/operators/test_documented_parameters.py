@@ -12,7 +12,17 @@ import pytest
 import airflow_provider_kafka_s3
 from airflow_provider_kafka_s3 import config
 from airflow_provider_kafka_s3.airflow.run_settings import RunSettings
-from airflow_provider_kafka_s3.config import Format, Limits, Naming, Partitioner, Rotation, Upload, Window
+from airflow_provider_kafka_s3.config import (
+    Content,
+    Converter,
+    Format,
+    Limits,
+    Naming,
+    Partitioner,
+    Rotation,
+    Upload,
+    Window,
+)
 from airflow_provider_kafka_s3.operators.kafka_to_s3 import KafkaToS3Operator
 from airflow_provider_kafka_s3.retry import RetryPolicy
 from airflow_provider_kafka_s3.sensors.kafka_lag import KafkaLagSensor
@@ -62,6 +72,13 @@ def test_every_format_and_partitioner_is_documented_and_public(kind: type[Format
     """On the page of the operator by its class and its kind, in the reference, and as a name of the package."""
     page = (ROOT / "docs" / "operator.md").read_text()
     assert re.search(rf'`{kind.__name__}`[ (|]+`"{kind.__struct_config__.tag}"`', page)
+    assert f"::: {config.__name__}.{kind.__name__}\n" in (ROOT / "docs" / "reference" / "config.md").read_text()
+    assert kind.__name__ in airflow_provider_kafka_s3.__all__
+
+
+@pytest.mark.parametrize("kind", [*get_args(Converter), *get_args(Content)])
+def test_every_converter_and_content_is_in_the_reference(kind: type[Converter | Content]) -> None:
+    """And a name of the package."""
     assert f"::: {config.__name__}.{kind.__name__}\n" in (ROOT / "docs" / "reference" / "config.md").read_text()
     assert kind.__name__ in airflow_provider_kafka_s3.__all__
 
