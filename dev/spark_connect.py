@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +27,7 @@ class SparkConnectServer(ServerProcess):
     Args:
         jars: of the Kafka connector.
         ui: whether it serves Spark's web interface, on :attr:`ui_port`.
+        environment: more variables of its process.
 
     Attributes, known after :meth:`start`:
         port: of the gRPC endpoint.
@@ -33,8 +35,9 @@ class SparkConnectServer(ServerProcess):
         log: file with the output of the server.
     """
 
-    def __init__(self, jars: list[Path], *, ui: bool = False) -> None:
+    def __init__(self, jars: list[Path], *, ui: bool = False, environment: Mapping[str, str] | None = None) -> None:
         self._jars = jars
+        self._environment = environment or {}
         self._ui = ui
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
@@ -70,7 +73,12 @@ class SparkConnectServer(ServerProcess):
                 [str(spark_home() / "bin" / "spark-submit"), *options, "--class", _MAIN, "spark-internal"],
                 cwd=folder,
                 # The JVM starts the Python workers.
-                env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable},
+                env={
+                    **os.environ,
+                    "PYSPARK_PYTHON": sys.executable,
+                    "PYSPARK_DRIVER_PYTHON": sys.executable,
+                    **self._environment,
+                },
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -189,7 +189,8 @@ UNANSWERED: Final = (*LOSSES, *ODD_COMPLETES)
 """Faults of writes that may have been applied."""
 
 SELECTED: Final = (
-    *cases("versitygw-http", CONTROL | DATA, "bytes"),
+    *cases("versitygw-http", CONTROL | DATA, "bytes", only=[*UNANSWERED, "flipped"]),
+    *itertools.islice(cases("versitygw-http", CONTROL | DATA, "bytes", only=REFUSALS), 0, None, 2),
     *cases("versitygw-http", DATA, "json", LARGE, only=[*UNANSWERED, "503"]),
     *cases("versitygw-http", {"Complete": DATA["Complete"]}, "avro", LARGE, only=UNANSWERED),
     *cases("versitygw-http", {"Complete": DATA["Complete"]}, "parquet", LARGE, only=UNANSWERED),
@@ -204,8 +205,9 @@ SELECTED: Final = (
     *cases("moto-http", {"GET marker": CONTROL["GET marker"]}, "bytes", only=["flipped"]),
     *cases("versitygw-https", CLIENTS_DIFFER, "json", only=BROKEN_CONNECTIONS),
 )
-"""Every request with every fault for small objects, and what depends on the server, the connection, the size or the
-kind of objects for the requests and faults that it is about."""
+"""Every request of small objects with every fault after which it may have been applied, and with every second refusal;
+and what depends on the server, the connection, the size or the kind of objects, for the requests and faults of which it
+does."""
 
 ALONE: Final = tuple(kind for kind in KINDS if kind != "together")
 SITES: Final = ("versitygw-http", "versitygw-https", "moto-http", "moto-https")

@@ -9,7 +9,7 @@ from tests.kinds import KindName
 from tests.soak.soak import soak
 
 
-@pytest.mark.parametrize("kind", ["registry", "siblings", "blocks", "dead letters"])
+@pytest.mark.parametrize("kind", ["registry", "blocks"])
 def test_every_offset_is_landed_once_whatever_happens(kafka_broker: KafkaBroker, kind: KindName) -> None:
     """Processes killed, requests lost, doubled and late, batches abandoned: the checkers find nothing."""
     lines: list[str] = []

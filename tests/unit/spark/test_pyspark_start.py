@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_kafka_s3.submit.driver_jvm import jvm_variables
 from airflow_provider_kafka_s3.submit.spark_command import pyspark_home
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -32,6 +33,8 @@ assert not {"pandas", "pyspark.testing"} & set(sys.modules)
 """
 
 STOP = """
+from airflow_provider_kafka_s3.spark.pyspark_start import import_installed_pyspark
+import_installed_pyspark()
 from pyspark.sql import SparkSession
 from airflow_provider_kafka_s3.spark.pyspark_start import leave_accumulators
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
@@ -45,6 +48,8 @@ print(written.value, context_of_java.isStopped())
 
 MAP = """
 import sys
+from airflow_provider_kafka_s3.spark.pyspark_start import import_installed_pyspark
+import_installed_pyspark()
 from pyspark.sql import SparkSession
 from airflow_provider_kafka_s3.spark.pyspark_start import drop_numpy_converters, leave_out_pandas
 drop_numpy_converters()
@@ -68,7 +73,12 @@ def run(script: str, home: Path) -> list[str]:
     """Run Python as Spark's scripts do; returns the lines that it prints."""
     zips = sorted((home / "python" / "lib").glob("*.zip"))
     path = os.pathsep.join(map(str, [*zips, ROOT]))
-    env = {"SPARK_HOME": str(home), "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable}
+    env = {
+        "SPARK_HOME": str(home),
+        "PYTHONPATH": path,
+        "PYSPARK_PYTHON": sys.executable,
+        **jvm_variables({}, offsets=0, archive=None, serial=True),
+    }
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
