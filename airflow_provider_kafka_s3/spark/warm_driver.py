@@ -33,6 +33,7 @@ from airflow_provider_kafka_s3.spark.started_process import StartedProcess
 from airflow_provider_kafka_s3.spark.warm_messages import (
     BEGINS,
     EXIT_CODE,
+    INHERITED,
     PROTOCOL,
     PROTOCOL_KEY,
     is_of_this_user,
@@ -224,11 +225,11 @@ def _run(connection: socket.socket, driver: str) -> int:
 
 
 def _become(request: dict[str, Any], streams: list[int]) -> None:
-    """Take what a process has from the one that starts it: streams, environment, folder and mask of the job."""
+    """Take what a process has from the one that starts it: streams, signals, environment, folder, mask of the job."""
     os.setsid()
-    for number in (signal.SIGTERM, signal.SIGQUIT):
-        signal.signal(number, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in INHERITED:
+        default = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+        signal.signal(number, signal.SIG_IGN if number in request["ignored"] else default)
     stdin, output = streams
     for source, target in ((stdin, 0), (output, 1), (output, 2)):
         os.dup2(source, target)

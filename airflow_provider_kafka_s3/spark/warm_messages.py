@@ -10,14 +10,15 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import socket
 import struct
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-__all__ = ["BEGINS", "EXIT_CODE", "PROTOCOL", "PROTOCOL_KEY", "is_of_this_user", "receive", "send"]
+__all__ = ["BEGINS", "EXIT_CODE", "INHERITED", "PROTOCOL", "PROTOCOL_KEY", "is_of_this_user", "receive", "send"]
 
-PROTOCOL: Final = 1
+PROTOCOL: Final = 2
 """Version of the conversation. It is a part of the path of the socket as well."""
 
 PROTOCOL_KEY: Final = "protocol"
@@ -28,6 +29,9 @@ BEGINS: Final = "begins"
 
 EXIT_CODE: Final = "exit_code"
 """Key of the last message; its value is negative if a signal has ended the child."""
+
+INHERITED: Final = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
+"""Signals that a driver ignores if its task ignores them, as a shell's processes in the background do."""
 
 _LENGTH: Final = struct.Struct("!I")
 _LONGEST: Final = 16 * 1024 * 1024

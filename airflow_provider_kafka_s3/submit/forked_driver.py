@@ -15,6 +15,7 @@ from airflow_provider_kafka_s3.overriding import override
 from airflow_provider_kafka_s3.spark.warm_messages import (
     BEGINS,
     EXIT_CODE,
+    INHERITED,
     PROTOCOL,
     PROTOCOL_KEY,
     is_of_this_user,
@@ -69,6 +70,7 @@ class ForkedDriver(DriverProcess):
                 "environment": dict(environment),
                 "folder": os.getcwd(),
                 "mask": _mask(),
+                "ignored": [number for number in INHERITED if signal.getsignal(number) == signal.SIG_IGN],
             }
             send(self._connection, request, [stdin.fileno(), printed.fileno()])
             stdin.close()

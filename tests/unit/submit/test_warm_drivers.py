@@ -205,16 +205,23 @@ def running(job: ConnectJob, spec: JobSpec) -> Iterator[Future[JobOutcome]]:
             job.kill()
 
 
-def test_a_forked_driver_has_exactly_what_its_task_gives_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "of_interrupts", [signal.default_int_handler, signal.SIG_IGN], ids=["foreground", "background"]
+)
+def test_a_forked_driver_has_exactly_what_its_task_gives_it(
+    of_interrupts: Any, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Environment, folder, mask, arguments, signals and descriptors are those of a driver that the task starts."""
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-    started = bench.land(JOB="1")
-    warm = bench.warm()
-    assert bench.forks() == 0
     mask = os.umask(0o027)
+    handler = signal.signal(signal.SIGINT, of_interrupts)
     try:
+        started = bench.land(JOB="1")
+        warm = bench.warm()
+        assert bench.forks() == 0
         forked = bench.land(JOB="2", NOT_UTF_8="\udcff")
     finally:
+        signal.signal(signal.SIGINT, handler)
         os.umask(mask)
     assert bench.forks() == 1
     assert forked["process"][1:] == [warm.pid, True]
