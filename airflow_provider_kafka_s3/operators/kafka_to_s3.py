@@ -100,8 +100,8 @@ class KafkaToS3Operator(SparkSubmitOperator):
     Args:
         topics: one topic, several separated by commas, or a list. (templated)
         bucket: name of an existing bucket. (templated)
-        pipeline: name of the pipeline, which owns the stored offsets: under another name, landing starts again. A topic
-            belongs to one pipeline per ``topics_dir``. (templated)
+        pipeline: name of the pipeline, which owns the stored offsets. A topic belongs to one pipeline per
+            ``topics_dir``; with another name and another ``topics_dir``, landing starts again. (templated)
         format: format of the objects: :class:`~airflow_provider_kafka_s3.config.JsonLines`,
             :class:`~airflow_provider_kafka_s3.config.RawBytes`,
             :class:`~airflow_provider_kafka_s3.config.AvroContainer`,
