@@ -6,11 +6,11 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from airflow_provider_kafka_s3.spark.conf import SERVER_CONF
+from airflow_provider_kafka_s3.submit.driver_jvm import jvm_variables
 from dev.ports import HOST, free_ports, listens
 from dev.spark_cluster import spark_home
 from dev.supervisor import ServerProcess, end
@@ -27,7 +27,7 @@ class SparkConnectServer(ServerProcess):
     Args:
         jars: of the Kafka connector.
         ui: whether it serves Spark's web interface, on :attr:`ui_port`.
-        environment: more variables of its process.
+        optimised: compile code as for a server of hours; False: start and serve a few small jobs with less work.
 
     Attributes, known after :meth:`start`:
         port: of the gRPC endpoint.
@@ -35,10 +35,10 @@ class SparkConnectServer(ServerProcess):
         log: file with the output of the server.
     """
 
-    def __init__(self, jars: list[Path], *, ui: bool = False, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, jars: list[Path], *, ui: bool = False, optimised: bool = False) -> None:
         self._jars = jars
-        self._environment = environment or {}
         self._ui = ui
+        self._optimised = optimised
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     @property
@@ -77,7 +77,7 @@ class SparkConnectServer(ServerProcess):
                     **os.environ,
                     "PYSPARK_PYTHON": sys.executable,
                     "PYSPARK_DRIVER_PYTHON": sys.executable,
-                    **self._environment,
+                    **({} if self._optimised else jvm_variables({}, offsets=0, archive=None, serial=True)),
                 },
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -280,7 +280,7 @@ def test_exactly_the_landed_records_are_aggregated_also_by_a_rerun(
     for hour, amount in enumerate((1, 10, 100, 1000)):
         sell(hour, amount)
     totals: dict[str, dict[str, int]] = {}
-    for hour, amount in ((0, 1), (2, 110), (1, 110)):
+    for hour, amount in ((0, 1), (2, 110), (1, 110), (0, 1)):
         run = example("kafka_to_s3_then_aggregate", DAY + timedelta(hours=hour + 1), **reached)
         (batch,) = run.returned["land"]["topics"]["sales"]["batches"]
         assert run.returned["total_by_shop"] == {str(batch["batch"]): {"north": 2 * amount, "south": amount}}

@@ -13,7 +13,6 @@ import psutil
 import pytest
 
 from airflow_provider_kafka_s3.spark.warm_place import WarmPlace
-from airflow_provider_kafka_s3.submit.driver_jvm import jvm_variables
 from dev.airflow_connections import connection_variables
 from dev.airflow_home import SPARK_JARS
 from dev.certificates import Authority
@@ -34,8 +33,7 @@ FORKED: Final = "the driver is a fork of this worker's warm process"
 @pytest.fixture(scope="module")
 def server() -> Iterator[SparkConnectServer]:
     """One for all tests, with the Kafka connector."""
-    options = jvm_variables({}, offsets=0, archive=None, serial=True)
-    with SparkConnectServer(sorted(SPARK_JARS.glob("*.jar")), environment=options) as started:
+    with SparkConnectServer(sorted(SPARK_JARS.glob("*.jar"))) as started:
         yield started
 
 

@@ -75,7 +75,7 @@ def small_runs(config: dict[str, Any]) -> dict[str, float]:
     worker = StartedProcess.of(os.getpid())
     with (
         mock.patch.object(warm_drivers, "airflow_worker", return_value=worker),
-        SparkConnectServer(sorted(SPARK_JARS.glob("*.jar"))) as server,
+        SparkConnectServer(sorted(SPARK_JARS.glob("*.jar")), optimised=True) as server,
     ):
         connect = ConnectServer(url=server.url)
         run(by_server, connect=connect)

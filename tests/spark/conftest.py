@@ -6,7 +6,7 @@ import contextlib
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -29,13 +29,13 @@ REGISTRY_USER, REGISTRY_PASSWORD = "reader", "canary p$s"
 
 
 @contextlib.contextmanager
-def environment_of_jvm() -> Iterator[None]:
-    """For a JVM that is started here: options of small jobs, and the store's credentials.
+def environment_of_jvm(options: Mapping[str, str] | None = None) -> Iterator[None]:
+    """For a JVM that is started here: its options, and the store's credentials.
 
     Python workers that read objects without a job find these by boto3's chain.
     """
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in jvm_variables({}, offsets=0, archive=None, serial=True).items():
+        for name, value in (options or {}).items():
             patch.setenv(name, value)
         patch.setenv("AWS_ACCESS_KEY_ID", CREDENTIALS.access_key_id)
         patch.setenv("AWS_SECRET_ACCESS_KEY", CREDENTIALS.secret_access_key)
@@ -60,7 +60,7 @@ def spark() -> Iterator[SparkSession]:
     conf["spark.jars"] = ",".join([conf["spark.jars"], *map(str, avro)])
     for name, value in conf.items():
         builder = builder.config(name, value)
-    with environment_of_jvm():
+    with environment_of_jvm(jvm_variables({}, offsets=0, archive=None, serial=True)):
         session = builder.getOrCreate()
     yield session
     session.stop()

@@ -14,9 +14,13 @@ from airflow_provider_kafka_s3.submit.spark_command import pyspark_home
 
 ROOT = Path(__file__).resolve().parents[3]
 
-IMPORTS = """
+IMPORT_INSTALLED = """
 from airflow_provider_kafka_s3.spark.pyspark_start import import_installed_pyspark
 import_installed_pyspark()
+"""
+
+IMPORTS = f"""
+{IMPORT_INSTALLED}
 import py4j.java_gateway, pyspark.sql.types
 print(pyspark.sql.types.__file__, py4j.java_gateway.__file__, sep="\\n")
 """
@@ -32,9 +36,8 @@ for value in ("text", 1, True, None, [1], {"a": 1}, datetime.date(2026, 1, 1)):
 assert not {"pandas", "pyspark.testing"} & set(sys.modules)
 """
 
-STOP = """
-from airflow_provider_kafka_s3.spark.pyspark_start import import_installed_pyspark
-import_installed_pyspark()
+STOP = f"""
+{IMPORT_INSTALLED}
 from pyspark.sql import SparkSession
 from airflow_provider_kafka_s3.spark.pyspark_start import leave_accumulators
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
@@ -46,10 +49,9 @@ spark.stop()
 print(written.value, context_of_java.isStopped())
 """
 
-MAP = """
+MAP = f"""
+{IMPORT_INSTALLED}
 import sys
-from airflow_provider_kafka_s3.spark.pyspark_start import import_installed_pyspark
-import_installed_pyspark()
 from pyspark.sql import SparkSession
 from airflow_provider_kafka_s3.spark.pyspark_start import drop_numpy_converters, leave_out_pandas
 drop_numpy_converters()
