@@ -100,7 +100,7 @@ class Bench:
         return figures
 
     def parquet(self, records: int, *, avro: bool) -> dict[str, Any]:
-        """Spark's own reader, functions for JSON or Avro, and writer with their defaults, by day to a local folder."""
+        """Spark's own reader, functions for JSON or Avro, and writer at our level, by day to a local folder."""
         from pyspark.sql.avro.functions import from_avro
         from pyspark.sql.functions import expr, from_json
 
@@ -112,7 +112,9 @@ class Bench:
         else:
             report = from_json(expr("CAST(value AS STRING)"), SPARK_SCHEMA)
         frame = frame.select(report.alias("report"), "day").select("report.*", "day")
+        level = Parquet().compression_level
         writer = frame.write.mode("overwrite").option("compression", "zstd").partitionBy("day")
+        writer = writer.option("parquet.compression.codec.zstd.level", level)
         figures = self._measure(lambda: writer.parquet(str(target)))
         files = [*target.rglob("part-*")]
         figures["bytes"] = sum(f.stat().st_size for f in files)
