@@ -210,6 +210,7 @@ class BlockGzip(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
 
 AvroCodec = Literal["null", "deflate", "snappy", "bzip2", "xz", "zstandard"]
 IntegerEncoding = Literal["delta", "plain"]
+FieldIds = Literal["path", "schema"]
 ParquetCompression = Literal["none", "snappy", "gzip", "brotli", "lz4", "zstd"]
 
 
@@ -246,6 +247,9 @@ class Parquet(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_
         page_bytes: bytes of a data page before compression, about.
         integer_encoding: of columns of integers, dates and times that have no dictionary: ``delta``
             (DELTA_BINARY_PACKED), or ``plain`` for readers that know only version 1 of the format.
+        field_ids: of columns, by which tables know them: ``path``, made from the names of a column and of those around
+            it, or ``schema``: the attribute ``field-id`` of Avro, and Protobuf's numbers, which are unique only inside
+            a message.
         on_null: what a null value (a tombstone) does: ``fail`` names the record, ``ignore`` writes nothing for it,
             ``write`` writes its key (see :class:`~airflow_provider_kafka_s3.config.Envelope` and
             :class:`~airflow_provider_kafka_s3.config.SiblingObjects`).
@@ -257,6 +261,7 @@ class Parquet(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_
     row_group_bytes: Annotated[int, Meta(ge=1, le=1024 * MIB, description="bytes")] = 16 * MIB
     page_bytes: Annotated[int, Meta(ge=1, le=1024 * MIB, description="bytes")] = MIB
     integer_encoding: IntegerEncoding = "delta"
+    field_ids: FieldIds = "path"
     on_null: OnNull = "fail"
 
     def __post_init__(self) -> None:

@@ -116,10 +116,11 @@ class Plan(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @classmethod
     def complete(cls, fields: dict[str, Any]) -> None:
-        """Give Parquet the encoding of integers that it had before there was a choice."""
+        """Give Parquet the encoding of integers and the ids of columns that it had before there was a choice."""
         match fields:
             case {"layout": {"format": {"kind": "parquet"} as settings}}:
                 settings.setdefault("integer_encoding", "plain")
+                settings.setdefault("field_ids", "schema")
 
     @property
     def reached(self) -> dict[int, LogPosition]:

@@ -20,6 +20,7 @@ from airflow_provider_kafka_s3.config import MIB, Parquet
 from airflow_provider_kafka_s3.formats.port import Buffer, Payload
 from airflow_provider_kafka_s3.formats.row_sizes import row_sizes
 from airflow_provider_kafka_s3.formats.waiting_rows import SpilledRows, WaitingRows
+from airflow_provider_kafka_s3.schemas.field_ids import with_field_ids
 
 __all__ = ["ParquetWriter"]
 
@@ -40,8 +41,8 @@ _MOST_DISTINCT: Final = 0.8
 class ParquetWriter:
     """Writes one file, format version 2.6, with the Arrow schema in its metadata.
 
-    Units and zones of timestamps are kept, lists have the names of the specification, and ``PARQUET:field_id`` in the
-    metadata of a field is the id of its column. After each row group its bytes are yielded.
+    Units and zones of timestamps are kept, lists have the names of the specification. With ``field_ids="schema"``
+    ``PARQUET:field_id`` in the metadata of a field is the id of its column. After each row group its bytes are yielded.
 
     Args:
         schema: of all batches; its metadata goes into the file.
@@ -50,6 +51,8 @@ class ParquetWriter:
     """
 
     def __init__(self, schema: pa.Schema, settings: Parquet, waiting: WaitingRows | None = None) -> None:
+        if settings.field_ids == "path":
+            schema = with_field_ids(schema)
         self._settings = settings
         self._waiting = waiting
         self._held = 0

@@ -274,7 +274,7 @@ def _avro(codec: AvroCodec) -> Case:
 def _parquet(compression: ParquetCompression, **settings: Any) -> Case:
     values = [_nested(n, 0) for n in range(_ROWS)]
     return Case(
-        _typed(Parquet(compression=compression, row_group_records=40, **settings)),
+        _typed(Parquet(**{"compression": compression, "row_group_records": 40, "field_ids": "schema", **settings})),
         _append_values(_NESTED, values),
         lambda body: pq.read_table(io.BytesIO(body)).to_pylist(maps_as_pydicts="strict"),
         [{**value, "contact": None if value["contact"] is None else _branches(value["contact"])} for value in values],
@@ -374,6 +374,7 @@ CASES: Final[Mapping[str, Case]] = {
     **{f"avro-{name}": _avro(name) for name in get_args(AvroCodec)},
     **{f"parquet-{name}": _parquet(name) for name in get_args(ParquetCompression)},
     "parquet-zstd-plain": _parquet("zstd", compression_level=3, integer_encoding="plain"),
+    "parquet-zstd-ids": _parquet("zstd", field_ids="path"),
     **{f"csv-{name}": _csv(name) for name in get_args(CompressionName)},
     "dead-letters": _dead_letters(),
     "merged": _merged(),

@@ -521,10 +521,12 @@ def test_a_plan_from_before_a_setting_of_the_layout_existed_is_read_as_it_was_me
     assert beside["sha256"] == body["sha256"]
 
 
-def test_a_plan_from_before_integers_had_an_encoding_keeps_its_bytes() -> None:
-    """The default is another one now, and a retry of the batch makes the same object again."""
+def test_a_plan_from_before_parquet_had_choices_keeps_its_bytes() -> None:
+    """The defaults are others now, and a retry of the batch makes the same object again."""
     layout = msgspec.structs.replace(LAYOUT, format=Parquet(), value_converter=AvroConverter())
     earlier = builtins(layout)
-    del earlier["format"]["integer_encoding"]
+    del earlier["format"]["integer_encoding"], earlier["format"]["field_ids"]
     stored, _ = decode(Plan, rewritten(plan(layout=layout), {"layout": earlier}), "s3://lake/plan")
-    assert stored.layout == msgspec.structs.replace(layout, format=Parquet(integer_encoding="plain"))
+    assert stored.layout == msgspec.structs.replace(
+        layout, format=Parquet(integer_encoding="plain", field_ids="schema")
+    )

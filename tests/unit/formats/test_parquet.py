@@ -25,6 +25,7 @@ from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.formats.parquet import ParquetWriter
 from airflow_provider_kafka_s3.formats.row_sizes import row_sizes
 from airflow_provider_kafka_s3.formats.waiting_rows import SpilledRows, WaitingRows
+from airflow_provider_kafka_s3.schemas.field_ids import field_id, field_ids, with_field_ids
 
 MIB = 1024 * 1024
 SCHEMA = pa.schema(
@@ -151,8 +152,8 @@ def test_duckdb_reads_what_was_written(tmp_path: Any) -> None:
 
 
 def test_fields_keep_their_ids_units_and_zones() -> None:
-    """As tables of Iceberg and Delta need them."""
-    body = write([ROWS])
+    """As the schema has them."""
+    body = write([ROWS], field_ids="schema")
     read = pq.read_schema(io.BytesIO(body))
     assert [read.field(name).metadata[b"PARQUET:field_id"] for name in ("id", "name")] == [b"7", b"9"]
     assert read.field("tags").type.value_field.metadata == {b"PARQUET:field_id": b"12"}
@@ -187,6 +188,43 @@ _ENCODED = pa.schema(
         pa.field("text", pa.string()),
     ]
 )
+
+
+def test_every_column_has_an_id_by_its_path_that_no_other_schema_changes() -> None:
+    """Columns inside others too; the id is the same with other columns beside it, and whatever id a schema gives."""
+    read = pq.read_schema(io.BytesIO(write([ROWS])))
+    ids = {path: _id_in_file(read, path) for path in field_ids(SCHEMA)}
+    assert ids == field_ids(SCHEMA)
+    assert {("tags", "element"), ("attributes", "key"), ("attributes", "value"), ("place", "lat")} <= ids.keys()
+    assert len({*ids.values()}) == len(ids)
+    assert all(0 < number < 2**30 for number in ids.values())
+    place = pa.schema([SCHEMA.field("place")])
+    alone = pq.read_schema(io.BytesIO(write([ROWS.select(["place"])], place)))
+    assert {path: _id_in_file(alone, path) for path in field_ids(place)} == {
+        path: number for path, number in ids.items() if path[0] == "place"
+    }
+
+
+def test_columns_have_no_ids_where_two_would_have_the_same() -> None:
+    """Readers then take all columns by their names, and none for another."""
+    names: dict[int, str] = {}
+    for n in itertools.count():
+        other = names.setdefault(field_id(f"c{n}"), f"c{n}")
+        if other != f"c{n}":
+            break
+    schema = pa.schema([pa.field(name, pa.int32()) for name in (other, f"c{n}", "id")])
+    assert [field.metadata for field in with_field_ids(schema)] == [None, None, None]
+
+
+def _id_in_file(schema: pa.Schema, path: tuple[str, ...]) -> int:
+    """The id of a column, as a reader of Parquet has it."""
+    field = schema.field(path[0])
+    for name in path[1:]:
+        kind: Any = field.type
+        members = {"element": "value_field", "key": "key_field", "value": "item_field"}
+        field = kind.field(name) if isinstance(kind, pa.StructType) else getattr(kind, members[name])
+    assert field.metadata is not None
+    return int(field.metadata[b"PARQUET:field_id"])
 
 
 @pytest.mark.parametrize(("encoding", "expected"), [("delta", "DELTA_BINARY_PACKED"), ("plain", "PLAIN")])
