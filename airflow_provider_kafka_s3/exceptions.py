@@ -21,6 +21,7 @@
     │   ├── ReplayOvertakenError      another process sends the same replay
     │   ├── MissingObjectError        an object of a committed batch is gone
     │   ├── ForeignObjectError        there is another object at a key of a batch
+    │   ├── TableRolledBackError      a table of Iceberg was set back to an earlier snapshot
     │   └── ControlError              the control documents cannot be trusted
     │       ├── MarkerMissingError
     │       ├── CorruptControlError
@@ -31,6 +32,7 @@
         ├── UnknownOutcomeError       the request may have been applied: read back before judging
         ├── KafkaUnavailableError
         ├── RegistryUnavailableError  the schema registry gave no usable answer
+        ├── CatalogUnavailableError   the catalog of a table gave no usable answer
         └── SparkJobError
 
     PreconditionFailed, ConditionalConflict, UploadGone, UploadRefused, KeyAbsent, RangeBeyondEnd
@@ -50,6 +52,7 @@ __all__ = [
     "AccessDeniedError",
     "BatchLossError",
     "BucketNotFoundError",
+    "CatalogUnavailableError",
     "ConditionalConflict",
     "ConfigurationError",
     "ControlError",
@@ -74,6 +77,7 @@ __all__ = [
     "SparkJobError",
     "SparkTimestampError",
     "StoreResponse",
+    "TableRolledBackError",
     "TerminalError",
     "ThrottledError",
     "TopicNotFoundError",
@@ -222,6 +226,12 @@ class ForeignObjectError(TerminalError):
     kind = "foreign_object"
 
 
+class TableRolledBackError(TerminalError):
+    """A table of Iceberg was set back to a snapshot without batches that its property says are in."""
+
+    kind = "table_rolled_back"
+
+
 class ControlError(TerminalError):
     """The control documents of a pipeline cannot be trusted; nothing was changed."""
 
@@ -297,6 +307,12 @@ class RegistryUnavailableError(TransientError):
     """The schema registry gave no usable answer. This never decides what happens to a record."""
 
     kind = "registry_unavailable"
+
+
+class CatalogUnavailableError(TransientError):
+    """The catalog of a table gave no usable answer: a commit may have landed or not, and the next one looks first."""
+
+    kind = "catalog_unavailable"
 
 
 class SparkJobError(TransientError):

@@ -1,0 +1,1 @@
+"""Iceberg tables that have each committed object of a topic once."""

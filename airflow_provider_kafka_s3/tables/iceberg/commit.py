@@ -1,0 +1,208 @@
+"""Commits batches to an Iceberg table, each once, whoever races and whatever answer is lost.
+
+A property of the table is the number of the last batch that is in. A commit of the batches behind it is staged only on
+a table whose property says so, and has the property, the files and new columns together. It is sent once. After any
+error the table is loaded again, and the property decides whether the commit landed.
+
+What makes this safe is the snapshot on which a commit was staged: the catalog refuses the commit once another snapshot
+is there. No catalog compares the property itself. So batches without files make a snapshot, too. The commit of
+pyiceberg itself is not used: it takes the new head without looking at the property, and its clean-up deletes manifest
+lists of commits whose answer was lost (``docs/design/tables.md``).
+"""
+
+from __future__ import annotations
+
+import logging
+import urllib.parse
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pyiceberg.schema import Schema
+from pyiceberg.table.snapshots import ancestors_of
+from pyiceberg.table.update import (
+    AddSchemaUpdate,
+    AssertCurrentSchemaId,
+    AssertTableUUID,
+    RemoveSnapshotsUpdate,
+    SetCurrentSchemaUpdate,
+)
+
+from airflow_provider_kafka_s3.documents.addresses import TopicAddress
+from airflow_provider_kafka_s3.exceptions import TableRolledBackError, TransientError
+from airflow_provider_kafka_s3.retry import Retrier
+
+if TYPE_CHECKING:
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.table import Table, Transaction
+
+__all__ = ["Change", "commit", "last_batch", "property_of", "stage"]
+
+log = logging.getLogger(__name__)
+
+_PREFIX: Final = "kafka-s3.batch/"
+
+
+def property_of(bucket: str, address: TopicAddress) -> str:
+    """The property with the last batch of a topic: unambiguous, whatever dots and slashes its names have."""
+    parts = (bucket, address.topics_dir, address.pipeline, address.topic)
+    return _PREFIX + "/".join(urllib.parse.quote(part, safe="") for part in parts)
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a commit does.
+
+    Attributes:
+        name: the property.
+        after: its value before.
+        last: its value behind: the number of the last batch that is in.
+        schema: the columns of the table behind it.
+        files: that are added.
+        removed: files that are removed.
+        properties: more properties to set.
+        expired: ids of snapshots to expire; their files stay.
+    """
+
+    name: str
+    after: int
+    last: int
+    schema: Schema
+    files: Sequence[DataFile]
+    removed: Sequence[DataFile] = ()
+    properties: Sequence[tuple[str, str]] = ()
+    expired: Sequence[int] = ()
+
+
+def last_batch(table: Table, name: str) -> int:
+    """The last batch of a topic that is in a table; 0: none is.
+
+    Raises:
+        TableRolledBackError: the table was set back to an earlier snapshot.
+    """
+    last = int(table.properties.get(name, 0))
+    for snapshot in ancestors_of(table.current_snapshot(), table.metadata):
+        noted = None if snapshot.summary is None else snapshot.summary.additional_properties.get(name)
+        if noted is None:
+            continue
+        if int(noted) != last:
+            raise TableRolledBackError(
+                f"table {'.'.join(table.name())}: its property {name} says that batches up to {last} are in, its "
+                f"newest snapshot with them says {noted}, so it was set back to an earlier snapshot. Nothing was "
+                f"changed. Roll it forward again; or, if the batches behind {noted} are to be added once more, set the "
+                f"property to {noted}"
+            )
+        break
+    return last
+
+
+def stage(table: Table, change: Change) -> Transaction:
+    """Write the manifests of a commit; nothing refers to them before it is sent."""
+    transaction = table.transaction()
+    if change.schema != table.schema():
+        _stage_schema(table, transaction, change.schema)
+    transaction.set_properties({change.name: str(change.last), **dict(change.properties)})
+    update = transaction.update_snapshot(snapshot_properties={change.name: str(change.last)})
+    if change.removed:
+        with update.overwrite() as overwrite:
+            for removed in change.removed:
+                overwrite.delete_data_file(removed)
+            for added in change.files:
+                overwrite.append_data_file(added)
+    else:
+        with update.fast_append() as append:
+            for added in change.files:
+                append.append_data_file(added)
+    if change.expired:
+        transaction._apply((RemoveSnapshotsUpdate.model_validate({"snapshot-ids": [*change.expired]}),))
+    return transaction
+
+
+def _stage_schema(table: Table, transaction: Transaction, schema: Schema) -> None:
+    """Set columns with the ids that they have in objects; pyiceberg's own update gives new ones."""
+    known = next((one.schema_id for one in table.schemas().values() if one == schema), None)
+    requirement = AssertCurrentSchemaId.model_validate({"current-schema-id": table.schema().schema_id})
+    if known is not None:
+        transaction._apply((SetCurrentSchemaUpdate.model_validate({"schema-id": known}),), (requirement,))
+        return
+    number = max(table.schemas()) + 1
+    added = Schema(*schema.fields, schema_id=number, identifier_field_ids=schema.identifier_field_ids)
+    transaction._apply(
+        (AddSchemaUpdate(schema=added), SetCurrentSchemaUpdate.model_validate({"schema-id": -1})), (requirement,)
+    )
+
+
+def commit(
+    load: Callable[[], Table],
+    name: str,
+    make: Callable[[Table], Change],
+    *,
+    retrier: Retrier,
+    is_done: Callable[[Table], bool],
+) -> tuple[Table, bool]:
+    """Send a change until a fresh look at the table says that it is needed no more.
+
+    Args:
+        load: loads the table anew.
+        name: the property.
+        make: the change for a table as it is.
+        retrier: waits between tries.
+        is_done: whether the table needs the change no more, whoever made it.
+
+    Returns:
+        The table as it is then, and whether a commit of this call is in it.
+
+    Raises:
+        TransientError: it is not known whether the last try landed, or all were refused. A later call goes on.
+    """
+    sent: list[Transaction] = []
+
+    def attempt() -> Table:
+        table = load()
+        if is_done(table):
+            return table
+        transaction = stage(table, make(table))
+        sent.append(transaction)
+        try:
+            _send(table, transaction)
+        except Exception as e:  # refused, not carried out, or carried out: the next look tells
+            raise TransientError(f"table {'.'.join(table.name())}: a commit got no good answer: {e}") from e
+        return load()
+
+    try:
+        table = retrier.call(attempt, what=f"commit of {name}")
+    except TransientError:
+        table = load()
+        if not is_done(table):
+            raise
+    ids = {snapshot.snapshot_id for snapshot in table.snapshots()}
+    landed = [attempt for attempt in sent if _snapshot_id(attempt) in ids]
+    _sweep(table, [attempt for attempt in sent if attempt not in landed])
+    return table, bool(landed)
+
+
+def _snapshot_id(transaction: Transaction) -> int:
+    return transaction._snapshot_producers[-1]._snapshot_id
+
+
+def _send(table: Table, transaction: Transaction) -> None:
+    same_table = AssertTableUUID(uuid=table.metadata.table_uuid)
+    table._do_commit(updates=transaction._updates, requirements=(*transaction._requirements, same_table))
+
+
+def _sweep(table: Table, failed: Sequence[Transaction]) -> None:
+    """Delete what attempts have left. The table was loaded after its head had moved on, so that none can land."""
+    if not failed:
+        return  # reading the manifest lists of all snapshots takes time
+    try:
+        used = {
+            path
+            for snapshot in table.snapshots()
+            for path in (snapshot.manifest_list, *(m.manifest_path for m in snapshot.manifests(table.io)))
+        }
+        producers: list[Any] = [producer for attempt in failed for producer in attempt._snapshot_producers]
+        for producer in producers:
+            for path in {*producer._written_manifests, *producer._written_manifest_lists} - used:
+                table.io.delete(path)
+    except Exception as e:  # noqa: BLE001 - the batches are in; a manifest that nothing refers to does no harm
+        log.warning("table %s: manifests of attempts that did not land are left: %s", ".".join(table.name()), e)

@@ -1,0 +1,475 @@
+"""The Iceberg table of a topic: it follows the log, batch by batch, and never the bucket's listing."""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import TableProperties
+from pyiceberg.table.name_mapping import MappedField, NameMapping, create_mapping_from_schema
+from pyiceberg.table.snapshots import ancestors_of
+from pyiceberg.table.update import AddPartitionSpecUpdate, AddSchemaUpdate, TableUpdate
+from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform, Transform
+
+from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.config.values import Value
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.progress import progress
+from airflow_provider_kafka_s3.reading.snapshot import Snapshot
+from airflow_provider_kafka_s3.reading.snapshot_objects import SnapshotObject
+from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
+from airflow_provider_kafka_s3.tables.iceberg.catalog import catalog_errors
+from airflow_provider_kafka_s3.tables.iceberg.columns import FileColumns, Path, columns_of_file, merged_schema
+from airflow_provider_kafka_s3.tables.iceberg.commit import Change, commit, last_batch, property_of
+from airflow_provider_kafka_s3.tables.iceberg.data_files import Footer, data_file, read_footers
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.table import Table
+
+__all__ = ["Added", "Difference", "TableSettings", "TableStatus", "TopicTable"]
+
+log = logging.getLogger(__name__)
+
+_BATCHES: Final = 500
+"""Batches of a commit at most."""
+
+_TRANSFORMS: Final[dict[str, Transform[Any, Any]]] = {
+    "hour": HourTransform(),
+    "day": DayTransform(),
+    "identity": IdentityTransform(),
+}
+
+_RACES: Final = RetryPolicy(max_retries=30, base=0.05, cap=5.0)
+"""A commit that others come before is tried again soon, and often."""
+
+
+class TableSettings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the table of a topic is made and filled.
+
+    Attributes:
+        partition_by: partitions of a new table: ``hour(column)``, ``day(column)`` or ``identity(column)``. Each object
+            must be inside of one partition; the footer of each is compared.
+        owned_by: who may delete the objects: ``pipeline``, by its own commands alone, or ``table``: whoever expires
+            snapshots, rewrites files or drops the table with its files. Takes effect when the table is made.
+        location: URL of the folder of a new table's metadata; None: the catalog chooses it.
+        files_per_commit: objects of a commit, about; a batch is never divided.
+        keep_snapshots: newest snapshots that are kept; None: all. Commits take longer with the number of snapshots.
+        keep_snapshots_hours: age up to which others are kept, too.
+    """
+
+    partition_by: tuple[str, ...] = ()
+    owned_by: Literal["pipeline", "table"] = "pipeline"
+    location: str | None = None
+    files_per_commit: int = 1000
+    keep_snapshots: int | None = 100
+    keep_snapshots_hours: float = 24.0
+
+
+@dataclass(frozen=True)
+class Added:
+    """What was added to a table.
+
+    Attributes:
+        table: its name.
+        first: the first batch that was added; above ``last``: none was.
+        last: the last batch that is in.
+        files: objects that were added.
+        records: of them.
+        commits: number of commits.
+        snapshot: id of the table's current snapshot; None: there is none.
+    """
+
+    table: str
+    first: int
+    last: int
+    files: int = 0
+    records: int = 0
+    commits: int = 0
+    snapshot: int | None = None
+
+    def and_more(self, objects: Sequence[SnapshotObject]) -> Added:
+        """This, and the objects of one more commit."""
+        return replace(
+            self,
+            files=self.files + len(objects),
+            records=self.records + sum(one.records for one in objects),
+            commits=self.commits + 1,
+        )
+
+
+@dataclass(frozen=True)
+class TableStatus:
+    """How far a table is behind the log.
+
+    Attributes:
+        table: its name.
+        exists: whether there is a table.
+        last: the last batch that is in.
+        complete: the last complete batch of the log.
+        snapshot: id of the table's current snapshot.
+        snapshots: number of its snapshots.
+    """
+
+    table: str
+    exists: bool
+    last: int
+    complete: int
+    snapshot: int | None = None
+    snapshots: int = 0
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What a table has otherwise than the log.
+
+    Attributes:
+        table: its name.
+        batches: the last batch that was compared.
+        files: objects of the topic in the table.
+        records: of them.
+        missing: URLs of committed objects that the table lacks.
+        lost: URLs of objects in the table that were accepted as lost.
+        unknown: URLs of objects in the table, beside the topic's, that no batch has.
+        repaired: whether missing ones were added and lost ones removed.
+    """
+
+    table: str
+    batches: int
+    files: int
+    records: int
+    missing: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+    repaired: bool = False
+
+
+@dataclass
+class TopicTable:
+    """A table of a catalog, and the topic whose objects it has.
+
+    Attributes:
+        catalog: with the table.
+        table: its name, such as ``lake.orders``.
+        log: of the topic.
+        bucket: of the log.
+        settings: of the table.
+        retrier: waits between commits that others came before.
+    """
+
+    catalog: Catalog
+    table: str
+    log: TopicLog
+    bucket: str
+    settings: TableSettings = field(default_factory=TableSettings)
+    retrier: Retrier = field(default_factory=lambda: Retrier(_RACES))
+
+    @property
+    def name(self) -> str:
+        """The property of the table with the last batch that is in."""
+        return property_of(self.bucket, self.log.address)
+
+    def add(self) -> Added:
+        """Add the complete batches that the table lacks, each once; the table is created with the first objects.
+
+        Raises:
+            ConfigurationError: the objects, their columns or the table do not go together; landing is not affected.
+            TableRolledBackError: the table was set back to an earlier snapshot.
+            CatalogUnavailableError: the catalog gave no usable answer; a later call goes on.
+        """
+        snapshot = Snapshot(self.log)
+        table = self._load()
+        last = self._last(table)
+        added = Added(self.table, last + 1, last)
+        with progress(f"table {self.table}: add", total=max(snapshot.batch - last, 0), unit="batch") as advance:
+            while last < snapshot.batch:
+                end, objects = self._next_batches(snapshot, last)
+                if table is None:
+                    if not objects:
+                        break
+                    table = self._create(objects)
+                table, is_ours = self._commit(last, end, objects)
+                if is_ours:
+                    added = added.and_more(objects)
+                now = self._last(table)
+                advance(now - last)
+                last = now
+                log.info("table %s: batches up to %d of %d are in", self.table, last, snapshot.batch)
+        head = None if table is None else table.metadata.current_snapshot_id
+        return replace(added, last=last, snapshot=head)
+
+    def status(self) -> TableStatus:
+        """How far the table is behind the log; nothing is changed."""
+        complete = Snapshot(self.log).batch
+        table = self._load()
+        if table is None:
+            return TableStatus(self.table, exists=False, last=0, complete=complete)
+        return TableStatus(
+            self.table,
+            exists=True,
+            last=last_batch(table, self.name),
+            complete=complete,
+            snapshot=table.metadata.current_snapshot_id,
+            snapshots=len(table.metadata.snapshots),
+        )
+
+    def check(self, *, repair: bool = False) -> Difference:
+        """Compare the files of the table with the log, up to the last batch that is in.
+
+        Args:
+            repair: add objects that are missing and remove those that were accepted as lost, in one commit.
+
+        Raises:
+            ConfigurationError: there is no table.
+        """
+        table = self._require()
+        difference, missing = self._compare(table)
+        if not repair or not (difference.missing or difference.lost):
+            return difference
+        footers = read_footers(self.log.store, missing)
+        lost = {*difference.lost}
+
+        def change(current: Table) -> Change:
+            last = last_batch(current, self.name)
+            removed = [file for file in self._files(current) if file.file_path in lost]
+            return self._change(current, last, last, footers, removed)
+
+        def is_done(current: Table) -> bool:
+            left, _ = self._compare(current)
+            return not (left.missing or left.lost)
+
+        with catalog_errors(f"table {self.table}"):
+            commit(self._require, self.name, change, retrier=self.retrier, is_done=is_done)
+        now, _ = self._compare(self._require())
+        return Difference(
+            self.table, now.batches, now.files, now.records, difference.missing, difference.lost, now.unknown, True
+        )
+
+    # -- batches ------------------------------------------------------------------------------------------------------
+
+    def _next_batches(self, snapshot: Snapshot, last: int) -> tuple[int, list[SnapshotObject]]:
+        """The last batch of the next commit, and the objects of its batches."""
+        changes = snapshot.changes(last)
+        numbers = changes.select_batches()
+        objects: list[SnapshotObject] = []
+        for start in range(0, min(len(numbers), _BATCHES), _STEP):
+            step = numbers[start : start + _STEP]
+            for number, of_batch in _by_batch(changes.objects(batches=step), step):
+                if objects and len(objects) + len(of_batch) > self.settings.files_per_commit:
+                    return number - 1, objects
+                objects += of_batch
+        # Batches without objects, such as those of a reset, are between the others and behind the last.
+        return (numbers[_BATCHES] - 1 if len(numbers) > _BATCHES else snapshot.batch), objects
+
+    def _commit(self, after: int, end: int, objects: Sequence[SnapshotObject]) -> tuple[Table, bool]:
+        """Commit batches; the table behind it, and whether one of these commits landed.
+
+        Another process may have added some of the batches before: then the next commit is of the rest.
+        """
+        footers = read_footers(self.log.store, objects)
+        with catalog_errors(f"table {self.table}"):
+            return commit(
+                self._require,
+                self.name,
+                lambda table: self._change(table, after, end, footers, ()),
+                retrier=self.retrier,
+                is_done=lambda table: last_batch(table, self.name) != after,
+            )
+
+    def _last(self, table: Table | None) -> int:
+        return 0 if table is None else last_batch(table, self.name)
+
+    def _change(
+        self, table: Table, after: int, last: int, footers: Sequence[Footer], removed: Sequence[DataFile]
+    ) -> Change:
+        schema, columns, properties = self._with_columns(table, footers)
+        metadata = table.metadata.model_copy(
+            update={"schemas": [schema.model_copy(update={"schema_id": 0})], "current_schema_id": 0}
+        )
+        return Change(
+            self.name,
+            after,
+            last,
+            schema,
+            [data_file(footer, of_file, metadata) for footer, of_file in zip(footers, columns, strict=True)],
+            removed,
+            properties,
+            self._expired(table),
+        )
+
+    def _with_columns(
+        self, table: Table, footers: Sequence[Footer]
+    ) -> tuple[Schema, list[FileColumns], list[tuple[str, str]]]:
+        """The columns of the table with those of objects; the columns of each object; properties to set."""
+        mapping = table.name_mapping()
+        by_name = mapping or create_mapping_from_schema(table.schema())
+        known = dict(_paths_of(by_name.root, ()))
+        columns = [self._columns(footer, known.get) for footer in footers]
+        schema = table.schema()
+        for footer, of_file in zip(footers, columns, strict=True):
+            where = f"table {self.table}, object {footer.snapshot_object.url}"
+            schema = merged_schema(schema, of_file.schema, where)
+        if all(of_file.has_ids for of_file in columns) and mapping is None:
+            return schema, columns, []
+        extended = NameMapping(_extended(by_name.root, create_mapping_from_schema(schema).root))
+        if mapping is not None and extended == mapping:
+            return schema, columns, []
+        return schema, columns, [(TableProperties.DEFAULT_NAME_MAPPING, extended.model_dump_json())]
+
+    def _columns(self, footer: Footer, known: Callable[[Path], int | None]) -> FileColumns:
+        return columns_of_file(footer.schema, footer.snapshot_object.url, known)
+
+    def _expired(self, table: Table) -> list[int]:
+        """Ids of snapshots that are not kept; those of branches and tags are."""
+        if self.settings.keep_snapshots is None:
+            return []
+        oldest = dt.datetime.now(dt.UTC) - dt.timedelta(hours=self.settings.keep_snapshots_hours)
+        line = [*ancestors_of(table.current_snapshot(), table.metadata)]
+        of_refs = {ref.snapshot_id for ref in table.metadata.refs.values()}
+        # The commit that expires them adds one.
+        return [
+            one.snapshot_id
+            for one in line[max(self.settings.keep_snapshots - 1, 0) :]
+            if one.timestamp_ms < oldest.timestamp() * 1000 and one.snapshot_id not in of_refs
+        ]
+
+    # -- the table ----------------------------------------------------------------------------------------------------
+
+    def _load(self) -> Table | None:
+        with catalog_errors(f"table {self.table}"):
+            try:
+                return self.catalog.load_table(self.table)
+            except NoSuchTableError:
+                return None
+
+    def _require(self) -> Table:
+        table = self._load()
+        if table is None:
+            raise ConfigurationError(
+                f"there is no table {self.table}. Nothing was changed. It is created when the first objects of topic "
+                f"{self.log.topic!r} are added"
+            )
+        return table
+
+    def _create(self, objects: Sequence[SnapshotObject]) -> Table:
+        """Create the table with the columns of the first object, unless another process was faster."""
+        first = read_footers(self.log.store, objects[:1])[0]
+        columns = self._columns(first, lambda _: None).schema
+        properties = {
+            "format-version": "2",
+            "gc.enabled": str(self.settings.owned_by == "table").lower(),
+        }
+        spec = self._spec(columns)
+        with catalog_errors(f"table {self.table}"):
+            try:
+                transaction = self.catalog.create_table_transaction(
+                    self.table, columns, location=self.settings.location, partition_spec=spec, properties=properties
+                )
+                # The library has given the columns new ids.
+                transaction._updates = tuple(_with_own_ids(update, columns, spec) for update in transaction._updates)
+                transaction.commit_transaction()
+            except Exception:
+                if (table := self._load()) is not None:
+                    return table
+                raise
+        log.info("table %s was created", self.table)
+        return self._require()
+
+    def _spec(self, columns: Schema) -> PartitionSpec:
+        fields = []
+        for number, text in enumerate(self.settings.partition_by, start=1000):
+            kind, _, argument = text.partition("(")
+            name = argument.removesuffix(")")
+            if kind not in _TRANSFORMS or not argument.endswith(")"):
+                raise ConfigurationError(
+                    f"partition_by={text!r} is not known; use hour(column), day(column) or identity(column)"
+                )
+            if name not in {one.name for one in columns.fields}:
+                raise ConfigurationError(
+                    f"partition_by={text!r}: the objects have no column {name!r}, but "
+                    f"{', '.join(one.name for one in columns.fields)}"
+                )
+            alias = name if kind == "identity" else f"{name}_{kind}"
+            fields.append(PartitionField(columns.find_field(name).field_id, number, _TRANSFORMS[kind], alias))
+        return PartitionSpec(*fields)
+
+    def _files(self, table: Table) -> list[DataFile]:
+        with catalog_errors(f"table {self.table}"):
+            return [task.file for task in table.scan().plan_files()]
+
+    def _compare(self, table: Table) -> tuple[Difference, list[SnapshotObject]]:
+        last = last_batch(table, self.name)
+        snapshot = Snapshot(self.log, at=last)
+        numbers = snapshot.select_batches()
+        objects = {one.url: one for one in snapshot.objects()}
+        lost = {self.log.store.url(key) for _, _, keys in snapshot.documents(numbers) for key in keys}
+        files = {file.file_path: file for file in self._files(table)}
+        folder = self.log.store.url(_folder_of(self.log))
+        ours = {url: file for url, file in files.items() if url in objects}
+        missing = [one for url, one in objects.items() if url not in files]
+        return (
+            Difference(
+                self.table,
+                last,
+                len(ours),
+                sum(file.record_count for file in ours.values()),
+                tuple(one.url for one in missing),
+                tuple(sorted(files.keys() & lost)),
+                tuple(
+                    sorted(url for url in files if url.startswith(folder) and url not in objects and url not in lost)
+                ),
+            ),
+            missing,
+        )
+
+
+_STEP: Final = 50
+"""Batches whose documents are read before the files of a commit are counted again."""
+
+
+def _by_batch(objects: Sequence[SnapshotObject], numbers: Sequence[int]) -> Iterator[tuple[int, list[SnapshotObject]]]:
+    by_number: dict[int, list[SnapshotObject]] = {number: [] for number in numbers}
+    for snapshot_object in objects:
+        by_number[snapshot_object.batch].append(snapshot_object)
+    yield from by_number.items()
+
+
+def _folder_of(log_: TopicLog) -> str:
+    address = log_.address
+    return f"{address.topics_dir}/{address.topic}/" if address.topics_dir else f"{address.topic}/"
+
+
+def _with_own_ids(update: TableUpdate, columns: Schema, spec: PartitionSpec) -> TableUpdate:
+    match update:
+        case AddSchemaUpdate():
+            return AddSchemaUpdate(schema=Schema(*columns.fields, schema_id=0))
+        case AddPartitionSpecUpdate():
+            return AddPartitionSpecUpdate(spec=spec)
+    return update
+
+
+def _paths_of(fields: Sequence[MappedField], outer: Path) -> Iterator[tuple[Path, int]]:
+    for mapped in fields:
+        for name in mapped.names:
+            if mapped.field_id is not None:
+                yield (*outer, name), mapped.field_id
+            yield from _paths_of(mapped.fields, (*outer, name))
+
+
+def _extended(old: Sequence[MappedField], new: Sequence[MappedField]) -> list[MappedField]:
+    """The names of a mapping, and the fields that it lacks."""
+    known = {one.field_id: one for one in new}
+    extended = [
+        one
+        if (other := known.pop(one.field_id, None)) is None
+        else one.model_copy(update={"fields": _extended(one.fields, other.fields)})
+        for one in old
+    ]
+    return [*extended, *known.values()]

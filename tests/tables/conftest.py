@@ -1,0 +1,116 @@
+"""A real REST catalog of Iceberg, an S3 server over HTTP, and a topic that is landed there."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import msgspec
+import pytest
+from pyiceberg.catalog import Catalog
+
+from airflow_provider_kafka_s3.config import JsonConverter, Layout, Parquet
+from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings, S3Store, make_client
+from airflow_provider_kafka_s3.tables.iceberg.catalog import file_properties, open_catalog
+from airflow_provider_kafka_s3.tables.iceberg.topic_table import TableSettings, TopicTable
+from dev.iceberg_catalog import IcebergCatalog
+from dev.s3_server import ThreadedS3Server
+from tests.unit.batch.simulated_topic import Topic
+
+NAMESPACE: Final = "lake"
+CREDENTIALS: Final = S3Credentials(access_key_id="a", secret_access_key="b")
+
+_buckets = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def catalog_server() -> Iterator[IcebergCatalog]:
+    """The catalog of all tests."""
+    with IcebergCatalog() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def s3_settings() -> Iterator[S3Settings]:
+    """The S3 server of all tests."""
+    with ThreadedS3Server() as server:
+        yield S3Settings(endpoint_url=server.endpoint, region="us-east-1", addressing_style="path")
+
+
+@pytest.fixture(scope="session")
+def catalog(catalog_server: IcebergCatalog, s3_settings: S3Settings) -> Catalog:
+    """A client of the catalog."""
+    opened = open_catalog("tests", {"uri": catalog_server.url, **file_properties(s3_settings, CREDENTIALS)})
+    opened.create_namespace(NAMESPACE)
+    return opened
+
+
+def schema_of(*fields: tuple[str, Any]) -> str:
+    """A declared schema of records with these fields."""
+    return json.dumps({"type": "record", "name": "Order", "fields": [{"name": n, "type": t} for n, t in fields]})
+
+
+ORDERS: Final = schema_of(("n", "long"), ("name", ["null", "string"]))
+
+
+class Bucket(S3Store):
+    """A bucket from which somebody deletes objects."""
+
+    def delete(self, key: str) -> None:
+        """Delete an object."""
+        self._client.delete_object(Bucket=self._bucket, Key=key)
+
+
+class TableOfTopic:
+    """A topic in a bucket of its own, and its table.
+
+    Attributes:
+        topic: what is landed.
+        bucket: its name.
+        table: name of the table.
+    """
+
+    def __init__(self, catalog: Catalog, s3: S3Settings, layout: Layout) -> None:
+        number = next(_buckets)
+        self.bucket = f"lake-{number}"
+        self.table = f"{NAMESPACE}.orders_{number}"
+        client = make_client(s3, CREDENTIALS)
+        client.create_bucket(Bucket=self.bucket)
+        self.catalog = catalog
+        self._runs = 0
+        self.topic = Topic(layout, partitions=2)
+        self.topic.bucket = Bucket(client, self.bucket)  # type: ignore[assignment]  # of memory else
+
+    def land(self, *values: dict[str, Any]) -> None:
+        """Append records, by turns to both partitions, and land them as one batch."""
+        for number, value in enumerate(values):
+            self.topic.append(json.dumps(value).encode(), partition=number % 2)
+        self._runs += 1
+        self.topic.land(f"run-{self._runs}")
+
+    def change_schema(self, schema: str) -> None:
+        """Land later batches by another schema."""
+        self.topic.layout = msgspec.structs.replace(self.topic.layout, value_converter=JsonConverter(schema=schema))
+
+    def topic_table(self, catalog: Catalog | None = None, **settings: Any) -> TopicTable:
+        """A process that adds batches."""
+        log = self.topic.pipeline.log
+        return TopicTable(catalog or self.catalog, self.table, log, self.bucket, TableSettings(**settings))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """All rows, as pyiceberg reads them."""
+        rows: list[dict[str, Any]] = self.catalog.load_table(self.table).scan().to_arrow().to_pylist()
+        return sorted(rows, key=lambda row: str([*row.values()]))
+
+
+@pytest.fixture
+def table_of(catalog: Catalog, s3_settings: S3Settings) -> Callable[..., TableOfTopic]:
+    """Make a topic and its table: ``table_of(schema)``; keywords are those of the layout."""
+
+    def make(schema: str = ORDERS, **layout: Any) -> TableOfTopic:
+        given = {"format": Parquet(), "value_converter": JsonConverter(schema=schema), **layout}
+        return TableOfTopic(catalog, s3_settings, Layout(topics_dir="lake", **given))
+
+    return make

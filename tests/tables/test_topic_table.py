@@ -1,0 +1,283 @@
+"""A table has each committed record of its topic once, and follows the log."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import msgspec
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
+
+from airflow_provider_kafka_s3.config import (
+    FieldTime,
+    Hourly,
+    JsonLines,
+    Parquet,
+    RawBytes,
+    SiblingObjects,
+    TimePattern,
+)
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.reading.snapshot import Snapshot
+from airflow_provider_kafka_s3.storage.s3 import S3Settings
+from airflow_provider_kafka_s3.tables.iceberg.commit import last_batch
+from airflow_provider_kafka_s3.tables.iceberg.topic_table import Difference
+from dev.iceberg_catalog import IcebergCatalog
+from tests.tables.conftest import TableOfTopic, schema_of
+
+
+def nullable(kind: Any) -> list[Any]:
+    """A type that has null, too."""
+    return ["null", kind]
+
+
+def record(name: str, *fields: tuple[str, Any]) -> dict[str, Any]:
+    """A record as a type."""
+    return {"type": "record", "name": name, "fields": [{"name": n, "type": t} for n, t in fields]}
+
+
+AT = schema_of(("n", "long"), ("at", nullable({"type": "long", "logicalType": "timestamp-millis"})))
+BY_HOUR = Hourly(timestamp_from=FieldTime(name="at"), timezone="UTC")
+
+
+def test_a_table_has_each_batch_once_however_often_it_is_added(table_of: Callable[..., TableOfTopic]) -> None:
+    """Created with the first objects; later batches are added, and nothing by a run that finds none."""
+    made = table_of()
+    made.land({"n": 1, "name": "a"}, {"n": 2, "name": None})
+    made.land({"n": 3, "name": "c"})
+    added = made.topic_table().add()
+    assert (added.first, added.last, added.files, added.records, added.commits) == (1, 2, 3, 3, 1)
+    made.land({"n": 4, "name": "d"})
+    added = made.topic_table().add()
+    assert (added.first, added.last, added.files, added.records, added.commits) == (3, 3, 1, 1, 1)
+    added = made.topic_table().add()
+    assert (added.first, added.last, added.commits) == (4, 3, 0)
+    assert made.rows() == [{"n": n, "name": name} for n, name in ((1, "a"), (2, None), (3, "c"), (4, "d"))]
+    table = made.catalog.load_table(made.table)
+    assert last_batch(table, made.topic_table().name) == 3
+    assert table.properties["gc.enabled"] == "false"
+
+
+def test_new_fields_and_wider_types_come_with_the_first_batch_that_has_them(
+    table_of: Callable[..., TableOfTopic],
+) -> None:
+    """In one commit; rows of earlier batches have null there, and a filter finds rows of both."""
+    made = table_of(schema_of(("n", "int"), ("place", nullable(record("Place", ("city", "string"))))))
+    made.land({"n": 1, "place": {"city": "Oslo"}}, {"n": 2, "place": None})
+    made.topic_table().add()
+    place = record("Place", ("city", "string"), ("zip", nullable("int")))
+    made.change_schema(
+        schema_of(("n", "long"), ("place", nullable(place)), ("tags", {"type": "array", "items": "string"}))
+    )
+    made.land({"n": 2**40, "place": {"city": "Bergen", "zip": 5003}, "tags": ["new"]})
+    added = made.topic_table().add()
+    assert added.commits == 1
+    assert made.rows() == [
+        {"n": 1, "place": {"city": "Oslo", "zip": None}, "tags": None},
+        {"n": 2**40, "place": {"city": "Bergen", "zip": 5003}, "tags": ["new"]},
+        {"n": 2, "place": None, "tags": None},
+    ]
+    table = made.catalog.load_table(made.table)
+    assert table.scan(row_filter="n > 4000000000").to_arrow().num_rows == 1
+    assert table.scan(row_filter="n < 2").to_arrow().num_rows == 1
+
+
+def test_a_type_that_iceberg_cannot_widen_stops_the_table_alone(table_of: Callable[..., TableOfTopic]) -> None:
+    """The error names the column and both types; what was in stays, and landing goes on."""
+    made = table_of(schema_of(("n", "long"), ("code", nullable("int"))))
+    made.land({"n": 1, "code": 7})
+    made.topic_table().add()
+    made.change_schema(schema_of(("n", "long"), ("code", nullable("string"))))
+    made.land({"n": 2, "code": "seven"})
+    with pytest.raises(ConfigurationError, match=r"column code does not fit: its type is int in the table and string"):
+        made.topic_table().add()
+    assert made.rows() == [{"n": 1, "code": 7}]
+    assert Snapshot(made.topic.pipeline.log).batch == 2
+
+
+def test_columns_without_a_type_in_iceberg_are_named(table_of: Callable[..., TableOfTopic]) -> None:
+    """Also those inside others; no table is made, since pyiceberg could not read such objects."""
+    opens = {"type": "int", "logicalType": "time-millis"}
+    made = table_of(schema_of(("n", "long"), ("opens", opens), ("place", record("Place", ("closes", nullable(opens))))))
+    made.land({"n": 1, "opens": "10:00:00", "place": {"closes": None}})
+    with pytest.raises(ConfigurationError, match=r"column opens: a time of day .*; column place.closes: a time of day"):
+        made.topic_table().add()
+    assert not made.catalog.table_exists(made.table)
+
+
+def test_objects_without_ids_are_read_by_name_beside_those_that_have_them(
+    table_of: Callable[..., TableOfTopic],
+) -> None:
+    """As batches are that were planned by an earlier version; also behind a column that was renamed in the table."""
+    made = table_of(format=Parquet(field_ids="schema"))
+    made.land({"n": 1, "name": "old"})
+    assert made.topic_table().add().last == 1
+    made.topic.layout = msgspec.structs.replace(made.topic.layout, format=Parquet())
+    made.land({"n": 2, "name": "new"})
+    made.topic_table().add()
+    with made.catalog.load_table(made.table).update_schema() as update:
+        update.rename_column("name", "customer")
+    made.topic.layout = msgspec.structs.replace(made.topic.layout, format=Parquet(field_ids="schema"))
+    made.land({"n": 3, "name": "old again"})
+    made.topic_table().add()
+    assert [(row["n"], row["customer"]) for row in made.rows()] == [(1, "old"), (2, "new"), (3, "old again")]
+
+
+def test_a_column_of_a_foreign_table_with_another_id_is_refused(table_of: Callable[..., TableOfTopic]) -> None:
+    """The library itself would accept the object, and readers would have null."""
+    made = table_of()
+    made.land({"n": 1, "name": "a"})
+    foreign = Schema(NestedField(1, "n", LongType(), required=False))
+    made.catalog.create_table(made.table, foreign)
+    with pytest.raises(ConfigurationError, match=r"column n does not fit: it has the id 1 in the table and \d+ in the"):
+        made.topic_table().add()
+    assert made.rows() == []
+
+
+@pytest.mark.parametrize(
+    ("layout", "message"),
+    [
+        ({"format": JsonLines()}, "is of JsonLines; a table of Iceberg takes objects of Parquet"),
+        ({"content": SiblingObjects(keys=RawBytes())}, "has keys or headers in objects beside it"),
+        ({"partitioner": TimePattern(path_format="'h#'HH", duration_ms=3_600_000)}, "has a # or a"),
+    ],
+)
+def test_objects_that_a_table_would_misread_are_refused(
+    table_of: Callable[..., TableOfTopic], layout: dict[str, Any], message: str
+) -> None:
+    """Before anything is sent: there is no table."""
+    made = table_of(**layout)
+    made.topic.append(b'{"n": 1, "name": "a"}', key=b"k", timestamp=1)
+    made.topic.land("run")
+    with pytest.raises(ConfigurationError, match=message):
+        made.topic_table().add()
+    assert not made.catalog.table_exists(made.table)
+
+
+def test_a_table_by_hour_has_each_object_in_the_hour_of_its_records(table_of: Callable[..., TableOfTopic]) -> None:
+    """A scan of one hour reads one object."""
+    made = table_of(AT, partitioner=BY_HOUR)
+    made.land(*({"n": n, "at": f"2026-01-05T0{n}:30:00Z"} for n in range(3)))
+    made.topic_table(partition_by=("hour(at)",)).add()
+    table = made.catalog.load_table(made.table)
+    files = [
+        *table.scan(row_filter="at >= '2026-01-05T01:00:00+00:00' and at < '2026-01-05T02:00:00+00:00'").plan_files()
+    ]
+    assert [task.file.record_count for task in files] == [1]
+    assert [row["n"] for row in made.rows()] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([{"n": 1, "at": "2026-01-05T01:30:00Z"}, {"n": 3, "at": None}], "has nulls in the column 'at'"),
+        (
+            [{"n": 1, "at": "2026-01-05T01:30:00Z"}, {"n": 3, "at": "2026-01-05T02:30:00Z"}],
+            "has records of several partitions",
+        ),
+    ],
+)
+def test_an_object_that_is_not_in_one_partition_is_refused(
+    table_of: Callable[..., TableOfTopic], values: list[dict[str, Any]], message: str
+) -> None:
+    """Readers would miss its other records."""
+    made = table_of(AT)
+    for value in values:
+        made.topic.append(json.dumps(value).encode())
+    made.topic.land("run")
+    with pytest.raises(ConfigurationError, match=message):
+        made.topic_table(partition_by=("hour(at)",)).add()
+    assert made.rows() == []
+
+
+def test_a_check_finds_lost_and_missing_objects_and_repairs_them_in_one_commit(
+    table_of: Callable[..., TableOfTopic],
+) -> None:
+    """One was accepted as lost behind its commit, another one was deleted from the table by somebody."""
+    made = table_of()
+    made.land({"n": 1})
+    made.land({"n": 2})
+    made.land({"n": 3})
+    made.topic_table().add()
+    assert made.topic_table().check() == Difference(made.table, 3, 3, 3)
+    lost, _, removed = (found.url for found in Snapshot(made.topic.pipeline.log).objects())
+    made.topic.bucket.delete(lost.partition(f"{made.bucket}/")[2])
+    made.topic.pipeline.accept_deleted(1, reason="test", operator="me")
+    made.catalog.load_table(made.table).delete("n = 3")
+    difference = made.topic_table().check()
+    assert (difference.lost, difference.missing) == ((lost,), (removed,))
+    before = len(made.catalog.load_table(made.table).snapshots())
+    assert made.topic_table().check(repair=True).repaired
+    assert len(made.catalog.load_table(made.table).snapshots()) == before + 1
+    assert made.topic_table().check() == Difference(made.table, 3, 2, 2)
+    assert [row["n"] for row in made.rows()] == [2, 3]
+    made.land({"n": 4})
+    assert made.topic_table().add().commits == 1
+
+
+def test_a_restored_object_changes_nothing(table_of: Callable[..., TableOfTopic]) -> None:
+    """Its bytes are equal, and so is the table."""
+    made = table_of()
+    made.land({"n": 1}, {"n": 2})
+    made.topic_table().add()
+    metadata = made.catalog.load_table(made.table).metadata
+    made.topic.restore(*(found.key for found in Snapshot(made.topic.pipeline.log).objects()))
+    assert made.topic_table().add().commits == 0
+    assert made.topic_table().check() == Difference(made.table, 1, 2, 2)
+    assert made.catalog.load_table(made.table).metadata == metadata
+    assert [row["n"] for row in made.rows()] == [1, 2]
+
+
+def test_old_snapshots_are_expired_with_a_commit_and_no_file_is_deleted(
+    table_of: Callable[..., TableOfTopic],
+) -> None:
+    """By number and age; all rows stay."""
+    made = table_of()
+    settings = {"keep_snapshots": 3, "keep_snapshots_hours": 0.0}
+    for n in range(6):
+        made.land({"n": n})
+        made.topic_table(**settings).add()
+    assert len(made.catalog.load_table(made.table).snapshots()) == 3
+    assert [row["n"] for row in made.rows()] == [*range(6)]
+    assert len(Snapshot(made.topic.pipeline.log).objects()) == 6
+    assert made.topic_table().check() == Difference(made.table, 6, 6, 6)
+
+
+def test_duckdb_reads_every_row_of_the_table(
+    table_of: Callable[..., TableOfTopic], catalog_server: IcebergCatalog, s3_settings: S3Settings
+) -> None:
+    """By the catalog, over rows with a column that the first objects lack."""
+    made = table_of(schema_of(("n", "long")))
+    made.land({"n": 1}, {"n": 2})
+    made.topic_table().add()
+    made.change_schema(schema_of(("n", "long"), ("note", nullable("string"))))
+    made.land({"n": 3, "note": "x"})
+    made.topic_table().add()
+    with duckdb_with_iceberg(catalog_server.url, s3_settings) as connection:
+        rows = connection.execute(f"select n, note from lake.{made.table} order by n").fetchall()
+    assert rows == [(1, None), (2, None), (3, "x")]
+
+
+@contextlib.contextmanager
+def duckdb_with_iceberg(url: str, s3: S3Settings) -> Iterator[duckdb.DuckDBPyConnection]:
+    """DuckDB with the catalog as `lake`, and with access to the S3 server; its extensions are packages."""
+    with duckdb.connect(config={"allow_unsigned_extensions": "true"}) as connection:
+        for name in ("httpfs", "avro", "iceberg"):
+            module = importlib.import_module(f"duckdb_extension_{name}")
+            folder = Path(str(module.__file__)).parent / "extensions" / f"v{duckdb.__version__}"
+            (extension,) = folder.glob("*.duckdb_extension")
+            connection.execute(f"load '{extension}'")
+        endpoint = str(s3.endpoint_url).removeprefix("http://")
+        connection.execute(
+            "create secret (type s3, key_id 'a', secret 'b', region 'us-east-1', use_ssl false, url_style 'path', "
+            f"endpoint '{endpoint}')"
+        )
+        connection.execute(f"attach '' as lake (type iceberg, endpoint '{url}', authorization_type 'none')")
+        yield connection
