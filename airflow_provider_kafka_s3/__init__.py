@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         ValuesOnly,
         Window,
     )
+    from airflow_provider_kafka_s3.operators.kafka_s3_to_iceberg import KafkaS3ToIcebergOperator
     from airflow_provider_kafka_s3.operators.kafka_to_s3 import KafkaToS3Operator
     from airflow_provider_kafka_s3.operators.s3_to_kafka import S3ToKafkaOperator
     from airflow_provider_kafka_s3.retry import RetryPolicy
@@ -78,6 +79,7 @@ __all__ = [
     "JsonLines",
     "JsonSchemaConverter",
     "KafkaLagSensor",
+    "KafkaS3ToIcebergOperator",
     "KafkaToS3Operator",
     "KafkaWindowClosedSensor",
     "Limits",
@@ -104,6 +106,7 @@ __all__ = [
 _ELSEWHERE: Final = {
     "KafkaLagSensor": "sensors.kafka_lag",
     "KafkaToS3Operator": "operators.kafka_to_s3",
+    "KafkaS3ToIcebergOperator": "operators.kafka_s3_to_iceberg",
     "S3ToKafkaOperator": "operators.s3_to_kafka",
     "KafkaWindowClosedSensor": "sensors.window_closed",
     "RetryPolicy": "retry",

@@ -21,6 +21,7 @@ _NAMES: Final = frozenset(
         *("bucket", "topics_dir", "pipeline", "upload"),
         *("aws_conn_id", "endpoint_url", "region", "ca_bundle", "addressing_style"),
         *("kafka_conn_id", "kafka_config", "bootstrap_server", "registry_conn_id"),
+        "iceberg_conn_id",
     }
 )
 

@@ -17,10 +17,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_kafka_s3.kafka.source import KafkaSource
+from airflow_provider_kafka_s3.tables.iceberg.catalog import open_catalog
 from airflow_provider_kafka_s3.testing.invariants import check_bucket, check_unchanged, read_source, snapshot
 from dev import flights
 from dev.airflow_connections import connection_variables
 from dev.airflow_home import spark_defaults
+from dev.iceberg_catalog import IcebergCatalog
 from dev.kafka_broker import Message
 from dev.schema_registry import SchemaRegistry
 from tests.airflow.conftest import BUCKET
@@ -93,6 +95,7 @@ def test_the_examples_are_parsed_and_serialised_without_connections(airflow_home
                 ["land", "KafkaToS3Operator"],
                 ["total_by_shop", "_PythonDecoratedOperator"],
             ],
+            "kafka_to_s3_then_table": [["land", "KafkaToS3Operator"], ["add", "KafkaS3ToIcebergOperator"]],
             "s3_to_kafka_day": [["replay", "S3ToKafkaOperator"]],
         },
     }
@@ -120,14 +123,14 @@ def example(worker: Worker, tmp_path: Path) -> Callable[..., DagRun]:
     """
     settings = {"KAFKA_TO_S3_BUCKET": BUCKET, **spark_defaults(tmp_path / "spark")}
 
-    def run(dag_id: str, date: datetime | None = None, **more: str) -> DagRun:
+    def run(dag_id: str, date: datetime | None = None, *, succeeds: bool = True, **more: str) -> DagRun:
         done = worker.run_dag(
             ROOT / "dags",
             dag_id,
             None if date is None else date.isoformat(),
             environment={**settings, **more},
         )
-        assert done.succeeded, done.output
+        assert done.succeeded == succeeds, done.output
         return done
 
     return run
@@ -288,6 +291,33 @@ def test_exactly_the_landed_records_are_aggregated_also_by_a_rerun(
     assert run.returned["land"]["wrote"] is False
     assert sum(found["south"] for found in totals.values()) == 111
     assert check_bucket(store, topics_dir="topics", pipeline="sales", topic="sales", recovered=True).records == 9
+
+
+@pytest.mark.any_airflow
+def test_landed_records_are_rows_of_a_table_once(example: Callable[..., DagRun], kafka_broker: KafkaBroker) -> None:
+    """Two runs, by a real catalog; while that is down, records are landed, and the next run adds them."""
+    kafka_broker.create_topic("sold", 2)
+
+    def sell(*numbers: int) -> None:
+        kafka_broker.produce("sold", [Message(b'{"id":%d,"shop":"north"}' % n, partition=n % 2) for n in numbers])
+
+    with IcebergCatalog() as server:
+        opened = open_catalog("tests", {"uri": server.url})
+        opened.create_namespace("lake")
+        connection = {"conn_type": "iceberg", "host": server.url}
+        there = connection_variables({"iceberg_default": connection})
+        away = connection_variables({"iceberg_default": {**connection, "host": "http://127.0.0.1:9"}})
+        sell(0, 1)
+        run = example("kafka_to_s3_then_table", **there)
+        assert run.returned["add"]["sold"]["batches"] == [1, 1]
+        sell(2)
+        failed = example("kafka_to_s3_then_table", succeeds=False, **away)
+        assert failed.returned["land"]["records"] == 1
+        assert "no usable answer" in failed.output
+        run = example("kafka_to_s3_then_table", **there)
+        assert (run.returned["land"]["status"], run.returned["add"]["sold"]["batches"]) == ("empty", [2, 2])
+        paths = [task.file.record_count for task in opened.load_table("lake.sold").scan().plan_files()]
+        assert sum(paths) == 3
 
 
 def test_a_day_is_sent_back_to_kafka_once(

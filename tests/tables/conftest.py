@@ -12,9 +12,10 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 from airflow_provider_kafka_s3.config import JsonConverter, Layout, Parquet
+from airflow_provider_kafka_s3.config.tables import TableSettings
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings, S3Store, make_client
 from airflow_provider_kafka_s3.tables.iceberg.catalog import file_properties, open_catalog
-from airflow_provider_kafka_s3.tables.iceberg.topic_table import TableSettings, TopicTable
+from airflow_provider_kafka_s3.tables.iceberg.topic_table import TopicTable
 from dev.iceberg_catalog import IcebergCatalog
 from dev.s3_server import ThreadedS3Server
 from tests.unit.batch.simulated_topic import Topic

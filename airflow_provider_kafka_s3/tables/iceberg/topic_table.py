@@ -6,7 +6,7 @@ import datetime as dt
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -18,7 +18,7 @@ from pyiceberg.table.update import AddPartitionSpecUpdate, AddSchemaUpdate, Tabl
 from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform, Transform
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
-from airflow_provider_kafka_s3.config.values import Value
+from airflow_provider_kafka_s3.config.tables import PARTITION, TableSettings
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.progress import progress
 from airflow_provider_kafka_s3.reading.snapshot import Snapshot
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table
 
-__all__ = ["Added", "Difference", "TableSettings", "TableStatus", "TopicTable"]
+__all__ = ["Added", "Difference", "TableStatus", "TopicTable"]
 
 log = logging.getLogger(__name__)
 
@@ -49,28 +49,6 @@ _TRANSFORMS: Final[dict[str, Transform[Any, Any]]] = {
 
 _RACES: Final = RetryPolicy(max_retries=30, base=0.05, cap=5.0)
 """A commit that others come before is tried again soon, and often."""
-
-
-class TableSettings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the table of a topic is made and filled.
-
-    Attributes:
-        partition_by: partitions of a new table: ``hour(column)``, ``day(column)`` or ``identity(column)``. Each object
-            must be inside of one partition; the footer of each is compared.
-        owned_by: who may delete the objects: ``pipeline``, by its own commands alone, or ``table``: whoever expires
-            snapshots, rewrites files or drops the table with its files. Takes effect when the table is made.
-        location: URL of the folder of a new table's metadata; None: the catalog chooses it.
-        files_per_commit: objects of a commit, about; a batch is never divided.
-        keep_snapshots: newest snapshots that are kept; None: all. Commits take longer with the number of snapshots.
-        keep_snapshots_hours: age up to which others are kept, too.
-    """
-
-    partition_by: tuple[str, ...] = ()
-    owned_by: Literal["pipeline", "table"] = "pipeline"
-    location: str | None = None
-    files_per_commit: int = 1000
-    keep_snapshots: int | None = 100
-    keep_snapshots_hours: float = 24.0
 
 
 @dataclass(frozen=True)
@@ -385,16 +363,13 @@ class TopicTable:
     def _spec(self, columns: Schema) -> PartitionSpec:
         fields = []
         for number, text in enumerate(self.settings.partition_by, start=1000):
-            kind, _, argument = text.partition("(")
-            name = argument.removesuffix(")")
-            if kind not in _TRANSFORMS or not argument.endswith(")"):
-                raise ConfigurationError(
-                    f"partition_by={text!r} is not known; use hour(column), day(column) or identity(column)"
-                )
-            if name not in {one.name for one in columns.fields}:
+            parts = PARTITION.fullmatch(text)
+            assert parts is not None, "the settings are checked"
+            kind, name = parts.groups()
+            if name not in {column.name for column in columns.fields}:
                 raise ConfigurationError(
                     f"partition_by={text!r}: the objects have no column {name!r}, but "
-                    f"{', '.join(one.name for one in columns.fields)}"
+                    f"{', '.join(column.name for column in columns.fields)}. Nothing was created"
                 )
             alias = name if kind == "identity" else f"{name}_{kind}"
             fields.append(PartitionField(columns.find_field(name).field_id, number, _TRANSFORMS[kind], alias))

@@ -50,6 +50,8 @@ def prepared(world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> W
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "any")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "any-secret")
     monkeypatch.chdir(tmp_path)
+    catalog = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": tmp_path.as_uri()}
+    Path("catalog.json").write_text(json.dumps(catalog))
     Path("connector.json").write_text(json.dumps(MINIMAL))
     Path("worker.properties").write_text("key.converter=org.apache.kafka.connect.storage.StringConverter\n")
     return world

@@ -1,0 +1,193 @@
+"""The command ``kafka-s3 table``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from airflow_provider_kafka_s3.cli.access import Access
+from airflow_provider_kafka_s3.cli.command import Command
+from airflow_provider_kafka_s3.cli.defaults import default_of
+from airflow_provider_kafka_s3.cli.output import FINDINGS, OK, Answer, Line
+from airflow_provider_kafka_s3.cli.stored_connections import read_connection
+from airflow_provider_kafka_s3.config.tables import TableSettings
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.messages import count
+from airflow_provider_kafka_s3.tables.installed import require_iceberg
+
+if TYPE_CHECKING:
+    from airflow_provider_kafka_s3.tables.iceberg.topic_table import TopicTable
+
+__all__ = ["COMMANDS", "table"]
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "action",
+        choices=tuple(_ACTIONS),
+        help="add: the complete batches that the table lacks, each once; status: how far it is; check: compare its "
+        "files with the log",
+    )
+    parser.add_argument("--table", required=True, help="name of the table, such as lake.orders")
+    parser.add_argument(
+        "--iceberg-conn-id",
+        metavar="ID",
+        help="Airflow connection of type iceberg of the catalog [KAFKA_S3_ICEBERG_CONN_ID]",
+    )
+    parser.add_argument(
+        "--catalog-config", metavar="FILE", help="JSON file of pyiceberg's properties of the catalog, with secrets"
+    )
+    parser.add_argument(
+        "--partition-by",
+        action="append",
+        default=[],
+        metavar="HOW(COLUMN)",
+        help="partition of a new table: hour(column), day(column) or identity(column); repeatable",
+    )
+    parser.add_argument(
+        "--owned-by",
+        choices=("pipeline", "table"),
+        default="pipeline",
+        help="who may delete the objects of a new table (default: %(default)s)",
+    )
+    parser.add_argument("--location", metavar="URL", help="folder of a new table's metadata (default: the catalog's)")
+    parser.add_argument(
+        "--repair", action="store_true", help="with check: add objects that are missing, remove those accepted as lost"
+    )
+
+
+def table(access: Access) -> Answer:
+    """Add the batches of a topic to a table of Iceberg, or compare the two."""
+    require_iceberg()
+    return _ACTIONS[access.arguments.action](access, _open(access))
+
+
+def _open(access: Access) -> TopicTable:
+    from airflow_provider_kafka_s3.tables.iceberg.catalog import file_properties, open_catalog
+    from airflow_provider_kafka_s3.tables.iceberg.topic_table import TopicTable
+
+    arguments = access.arguments
+    settings = TableSettings(
+        partition_by=tuple(arguments.partition_by), owned_by=arguments.owned_by, location=arguments.location
+    )
+    topic = access.landed_topic()
+    name, properties = _catalog(arguments)
+    catalog = open_catalog(name, {**file_properties(*access.s3_access), **properties})
+    return TopicTable(catalog, arguments.table, topic.log, access.bucket, settings)
+
+
+def _catalog(arguments: argparse.Namespace) -> tuple[str, dict[str, str]]:
+    """What the catalog is called in messages, and its properties."""
+    if arguments.catalog_config and arguments.iceberg_conn_id:
+        raise ConfigurationError("--iceberg-conn-id and --catalog-config are given; use one of them")
+    if arguments.catalog_config:
+        return arguments.catalog_config, _read_properties(arguments.catalog_config)
+    connection = arguments.iceberg_conn_id or default_of("iceberg_conn_id")
+    if not connection:
+        raise ConfigurationError("no catalog is named; use --iceberg-conn-id or --catalog-config")
+    from airflow_provider_kafka_s3.airflow import connections
+
+    return connection, read_connection(connection, connections.catalog_properties, "iceberg_conn_id")
+
+
+def _read_properties(path: str) -> dict[str, str]:
+    try:
+        properties = json.loads(Path(path).read_bytes())
+    except OSError as e:
+        raise ConfigurationError(f"--catalog-config {path}: it cannot be read ({e.strerror})") from e
+    except ValueError:
+        properties = None
+    if not isinstance(properties, dict):
+        # Neither the text nor the parser's error is quoted: they may contain secrets.
+        raise ConfigurationError(f"--catalog-config {path}: it is not a JSON object")
+    return {name: str(value) for name, value in properties.items()}
+
+
+def _add(access: Access, topic_table: TopicTable) -> Answer:
+    if access.arguments.dry_run:
+        return _status(access, topic_table)
+    added = topic_table.add()
+    text = "no batch was added"
+    if added.commits:
+        text = f"{count(added.files, 'object')} with {count(added.records, 'record')} added"
+        text += f" by {count(added.commits, 'commit')}"
+    return Answer(
+        {
+            "table": added.table,
+            "first": added.first,
+            "last": added.last,
+            "files": added.files,
+            "records": added.records,
+            "commits": added.commits,
+            "snapshot": added.snapshot,
+        },
+        [f"table {added.table}: {text}; batches up to {added.last} are in"],
+    )
+
+
+def _status(access: Access, topic_table: TopicTable) -> Answer:
+    del access
+    status = topic_table.status()
+    behind = status.complete - status.last
+    line = f"table {status.table}: batches up to {status.last} of {status.complete} are in"
+    if not status.exists:
+        line = f"table {status.table}: there is none yet; {count(status.complete, 'batch')} would be added"
+    return Answer(
+        {
+            "table": status.table,
+            "exists": status.exists,
+            "last": status.last,
+            "complete": status.complete,
+            "behind": behind,
+            "snapshot": status.snapshot,
+            "snapshots": status.snapshots,
+        },
+        [line],
+    )
+
+
+def _check(access: Access, topic_table: TopicTable) -> Answer:
+    difference = topic_table.check(repair=access.arguments.repair and not access.arguments.dry_run)
+    lists = {"missing": difference.missing, "accepted as lost": difference.lost, "of no batch": difference.unknown}
+    files, records = count(difference.files, "object"), count(difference.records, "record")
+    lines: list[str | Line] = [
+        f"table {difference.table}: {files} with {records} of batches up to {difference.batches}"
+    ]
+    lines += [Line(f"  {what}: {url}", "warning") for what, urls in lists.items() for url in urls]
+    if difference.repaired:
+        lines.append(Line("  repaired: missing objects were added, and lost ones removed", "good"))
+    left = difference.unknown if difference.repaired else [url for urls in lists.values() for url in urls]
+    return Answer(
+        {
+            "table": difference.table,
+            "batches": difference.batches,
+            "files": difference.files,
+            "records": difference.records,
+            "missing": [*difference.missing],
+            "lost": [*difference.lost],
+            "unknown": [*difference.unknown],
+            "repaired": difference.repaired,
+        },
+        lines,
+        FINDINGS if left else OK,
+    )
+
+
+_ACTIONS: Final[dict[str, Callable[[Access, Any], Answer]]] = {"add": _add, "status": _status, "check": _check}
+
+COMMANDS: Final = (
+    Command(
+        name="table",
+        run=table,
+        summary="Add the batches of a topic to a table of Iceberg, each once, or compare the two.",
+        examples=(
+            "status --bucket lake --pipeline orders --topic orders --table lake.orders --catalog-config catalog.json",
+            "add --bucket lake --pipeline orders --topic orders --table lake.o --catalog-config catalog.json --dry-run",
+        ),
+        findings="the table differs from the log",
+        add_options=_add_options,
+    ),
+)
