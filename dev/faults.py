@@ -163,6 +163,11 @@ class Hold:
         if not self._held.wait(timeout):
             raise TimeoutError(f"no request was held within {timeout:.0f} s")
 
+    @property
+    def is_held(self) -> bool:
+        """Whether a request is held, or was."""
+        return self._held.is_set()
+
     def release(self, timeout: float = 30.0) -> None:
         """Forward the held request, and wait until the server has answered it.
 

@@ -16,6 +16,7 @@ from airflow_provider_kafka_s3.config.tables import TableSettings
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings, S3Store, make_client
 from airflow_provider_kafka_s3.tables.iceberg.catalog import file_properties, open_catalog
 from airflow_provider_kafka_s3.tables.iceberg.topic_table import TopicTable
+from dev.fault_proxy import FaultProxy
 from dev.iceberg_catalog import IcebergCatalog
 from dev.s3_server import ThreadedS3Server
 from tests.unit.batch.simulated_topic import Topic
@@ -115,3 +116,17 @@ def table_of(catalog: Catalog, s3_settings: S3Settings) -> Callable[..., TableOf
         return TableOfTopic(catalog, s3_settings, Layout(topics_dir="lake", **given))
 
     return make
+
+
+@pytest.fixture
+def proxy(catalog_server: IcebergCatalog) -> Iterator[FaultProxy]:
+    """Between a client and the catalog."""
+    with FaultProxy(catalog_server.url) as started:
+        yield started
+
+
+@pytest.fixture
+def behind_proxy(proxy: FaultProxy, s3_settings: S3Settings) -> Catalog:
+    """A client whose requests can fail, and that waits a second for an answer."""
+    files = file_properties(s3_settings, CREDENTIALS)
+    return open_catalog("proxied", {"uri": proxy.endpoint, "kafka-s3.timeout": "1", **files})

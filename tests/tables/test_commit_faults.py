@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+import json
+import subprocess
+import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.table import Table
 
 from airflow_provider_kafka_s3.exceptions import TableRolledBackError, TransientError
@@ -18,27 +22,16 @@ from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
 from airflow_provider_kafka_s3.storage.s3 import S3Settings
 from airflow_provider_kafka_s3.tables.iceberg.catalog import file_properties, open_catalog
 from airflow_provider_kafka_s3.tables.iceberg.commit import last_batch
+from airflow_provider_kafka_s3.tables.iceberg.topic_table import Difference
 from dev.fault_proxy import FaultProxy
 from dev.faults import Answer, Fault, Hang, Lose, Twice
 from dev.iceberg_catalog import IcebergCatalog
+from dev.waiting import wait_until
 from tests.tables.conftest import CREDENTIALS, TableOfTopic
 
+ROOT = Path(__file__).resolve().parents[2]
 COMMIT = {"operation": "POST", "key": "namespaces/*/tables/*"}
 NO_RETRY = Retrier(RetryPolicy(max_retries=0))
-
-
-@pytest.fixture
-def proxy(catalog_server: IcebergCatalog) -> Iterator[FaultProxy]:
-    """Between a client and the catalog."""
-    with FaultProxy(catalog_server.url) as started:
-        yield started
-
-
-@pytest.fixture
-def behind_proxy(proxy: FaultProxy, s3_settings: S3Settings) -> Catalog:
-    """A client whose requests can fail, and that waits a second for an answer."""
-    files = file_properties(s3_settings, CREDENTIALS)
-    return open_catalog("proxied", {"uri": proxy.endpoint, "kafka-s3.timeout": "1", **files})
 
 
 def numbers(made: TableOfTopic) -> list[int]:
@@ -159,7 +152,7 @@ def test_processes_that_race_beside_a_foreign_writer_add_each_batch_once(
                     table = mine.load_table(made.table)
                     table.append(pa.table({"n": [-1 - n], "name": ["foreign"]}, schema=table.schema().as_arrow()))
                     break
-                except CommitFailedException:
+                except (CommitFailedException, NoSuchTableError):
                     continue
 
     threads = [threading.Thread(target=race, args=(seed,)) for seed in range(4)]
@@ -189,6 +182,35 @@ def test_a_table_that_was_set_back_is_not_changed(table_of: Callable[..., TableO
     with pytest.raises(TableRolledBackError, match=r"batches up to 2 are in.* says 1"):
         made.topic_table().add()
     assert made.catalog.load_table(made.table).metadata == before
+
+
+def test_a_process_that_is_killed_between_two_requests_neither_loses_nor_doubles_a_batch(
+    table_of: Callable[..., TableOfTopic], proxy: FaultProxy, s3_settings: S3Settings
+) -> None:
+    """Before and behind each request to the catalog, from the creation of the table on; the next one completes it."""
+    made = table_of()
+    given = {
+        "catalog": proxy.endpoint,
+        "endpoint": s3_settings.endpoint_url,
+        "bucket": made.bucket,
+        "table": made.table,
+    }
+    killed = 0
+    for nth, applied in itertools.product(range(3, 6), (False, True)):
+        proxy.clear()
+        made.land({"n": killed})
+        held = proxy.hold("*", nth=nth, applied=applied)
+        command = [sys.executable, "-m", "tests.tables.process", json.dumps(given)]
+        with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE) as process:
+            wait_until(lambda p=process, h=held: h.is_held or p.poll() is not None, "a request or the end")
+            process.kill()
+        if held.is_held:
+            held.release()
+        proxy.wait_until_idle()
+        killed += 1
+    made.topic_table().add()
+    assert numbers(made) == [*range(killed)]
+    assert made.topic_table().check() == Difference(made.table, killed, killed, killed)
 
 
 def test_two_pipelines_of_one_table_do_not_take_each_others_batches(table_of: Callable[..., TableOfTopic]) -> None:

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 __all__ = ["PatientRestCatalog", "catalog_errors", "file_properties", "open_catalog"]
 
+_CLIENTS: Final = ("pyiceberg", "requests", "urllib3", "botocore", "sqlalchemy", "pydantic_core")
+"""Packages with errors of catalogs and of what they answer."""
+
 _TIMEOUT: Final = 60.0
 """Seconds for a response of the catalog; pyiceberg waits for ever."""
 
@@ -103,9 +106,9 @@ def catalog_errors(where: str) -> Iterator[None]:
         raise ConfigurationError(f"{where}: there is no such table: {_text(e)}") from e
     except (BadRequestError, ValidationError, NotImplementedError) as e:
         raise ConfigurationError(f"{where}: the catalog does not take the request: {_text(e)}") from e
-    except (TypeError, KeyError, AttributeError):
-        raise
     except Exception as e:
+        if not isinstance(e, OSError) and type(e).__module__.partition(".")[0] not in _CLIENTS:
+            raise
         raise CatalogUnavailableError(f"{where}: no usable answer ({type(e).__name__}: {_text(e)})") from e
 
 

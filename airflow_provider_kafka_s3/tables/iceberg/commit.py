@@ -155,14 +155,14 @@ def commit(
     Raises:
         TransientError: it is not known whether the last try landed, or all were refused. A later call goes on.
     """
-    sent: list[Transaction] = []
+    sent: dict[int, Transaction] = {}
 
     def attempt() -> Table:
         table = load()
         if is_done(table):
             return table
         transaction = stage(table, make(table))
-        sent.append(transaction)
+        sent[transaction._snapshot_producers[-1]._snapshot_id] = transaction
         try:
             _send(table, transaction)
         except Exception as e:  # refused, not carried out, or carried out: the next look tells
@@ -175,14 +175,9 @@ def commit(
         table = load()
         if not is_done(table):
             raise
-    ids = {snapshot.snapshot_id for snapshot in table.snapshots()}
-    landed = [attempt for attempt in sent if _snapshot_id(attempt) in ids]
-    _sweep(table, [attempt for attempt in sent if attempt not in landed])
+    landed = {snapshot.snapshot_id for snapshot in table.snapshots()} & sent.keys()
+    _sweep(table, [transaction for number, transaction in sent.items() if number not in landed])
     return table, bool(landed)
-
-
-def _snapshot_id(transaction: Transaction) -> int:
-    return transaction._snapshot_producers[-1]._snapshot_id
 
 
 def _send(table: Table, transaction: Transaction) -> None:
