@@ -169,6 +169,7 @@ def _landed(shell: Shell, own_broker: KafkaBroker) -> list[int]:
 
 
 # An environment, Spark, and a dozen commands each of which imports Airflow.
+@pytest.mark.any_airflow
 @pytest.mark.timeout(600)
 def test_a_new_user_lands_topics_and_repairs_them_by_the_commands_in_errors(
     new_user: Shell, own_broker: KafkaBroker

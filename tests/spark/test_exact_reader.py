@@ -29,10 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # pyspark leaves the socket for the rows of collect() open until it is garbage-collected.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
-    pytest.mark.newest_spark,
-]
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 
 JSON = JsonConverter()
 
