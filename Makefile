@@ -197,10 +197,10 @@ $(SPARK_WORKERS_NEWEST): requirements/spark-4.2.lock spark_jobs/requirements.txt
 $(JARS): dev/pom.xml
 	@sh dev/check.sh java maven
 	@echo "Fetching the jars of Spark's Kafka connector (10 MB for each of two versions), of a Kafka broker (45 MB), of" \
-	  "Avro's command line (60 MB) and of a catalog of Iceberg (34 MB) ..."
+	  "Avro's command line (60 MB), a catalog of Iceberg (34 MB) and of Spark's reader of its tables (110 MB) ..."
 	@rm -rf $(@D)
 	@mkdir -p $(@D)
-	@for jars in spark-4.0=spark spark-4.2=spark,newest-spark kafka=kafka avro=avro iceberg=iceberg; do \
+	@for jars in spark-4.0=spark spark-4.2=spark,newest-spark kafka=kafka avro=avro iceberg=iceberg iceberg-spark=iceberg-spark; do \
 	  mvn --batch-mode --strict-checksums --file $< --activate-profiles "$${jars#*=}" dependency:copy-dependencies \
 	    -DincludeScope=runtime -DoutputDirectory="$(CURDIR)/$(@D)/$${jars%%=*}" >$(@D)/maven.log 2>&1 || \
 	    { grep ERROR $(@D)/maven.log || cat $(@D)/maven.log; exit 1; } >&2; \

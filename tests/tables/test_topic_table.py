@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import importlib
 import json
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
-import duckdb
 import msgspec
 import pytest
 from pyiceberg.schema import Schema
@@ -30,7 +26,7 @@ from airflow_provider_kafka_s3.storage.s3 import S3Settings
 from airflow_provider_kafka_s3.tables.iceberg.commit import last_batch
 from airflow_provider_kafka_s3.tables.iceberg.topic_table import Difference
 from dev.iceberg_catalog import IcebergCatalog
-from tests.tables.conftest import TableOfTopic, schema_of
+from tests.tables.conftest import TableOfTopic, duckdb_with_iceberg, schema_of
 
 
 def nullable(kind: Any) -> list[Any]:
@@ -263,21 +259,3 @@ def test_duckdb_reads_every_row_of_the_table(
     with duckdb_with_iceberg(catalog_server.url, s3_settings) as connection:
         rows = connection.execute(f"select n, note from lake.{made.table} order by n").fetchall()
     assert rows == [(1, None), (2, None), (3, "x")]
-
-
-@contextlib.contextmanager
-def duckdb_with_iceberg(url: str, s3: S3Settings) -> Iterator[duckdb.DuckDBPyConnection]:
-    """DuckDB with the catalog as `lake`, and with access to the S3 server; its extensions are packages."""
-    with duckdb.connect(config={"allow_unsigned_extensions": "true"}) as connection:
-        for name in ("httpfs", "avro", "iceberg"):
-            module = importlib.import_module(f"duckdb_extension_{name}")
-            folder = Path(str(module.__file__)).parent / "extensions" / f"v{duckdb.__version__}"
-            (extension,) = folder.glob("*.duckdb_extension")
-            connection.execute(f"load '{extension}'")
-        endpoint = str(s3.endpoint_url).removeprefix("http://")
-        connection.execute(
-            "create secret (type s3, key_id 'a', secret 'b', region 'us-east-1', use_ssl false, url_style 'path', "
-            f"endpoint '{endpoint}')"
-        )
-        connection.execute(f"attach '' as lake (type iceberg, endpoint '{url}', authorization_type 'none')")
-        yield connection
