@@ -2,8 +2,9 @@
 
 It lands three days by data interval and the rest incrementally, reads the bucket to check that every record is in
 exactly one object, and repeats one interval to show that nothing is written and no JVM starts. Then it lands the same
-flights from Avro of a schema registry as Parquet, and compares a query of DuckDB with the source. All servers listen on
-free loopback ports and end with this process; all files are in one temporary folder.
+flights from Avro of a schema registry as Parquet, adds them to a table of Iceberg, and compares queries of DuckDB and
+Spark over the table with the source. All servers listen on free loopback ports and end with this process; all files are
+in one temporary folder.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -25,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from dev import flights
 from dev.airflow_connections import connection_variables, kafka_connection, s3_connection
 from dev.airflow_home import AirflowHome, DagRun, spark_defaults
+from dev.iceberg_catalog import IcebergCatalog
 from dev.kafka_broker import KafkaBroker
 from dev.s3_server import S3Server
 from dev.schema_registry import SchemaRegistry
@@ -50,7 +53,9 @@ SECRET_KEY: Final = "demo-secret"
 _PROGRESS: Final = re.compile(r"((?:topic )?flights(?:-avro)?: (?!ok,).*?)(?:\s+\[[\w.]+\].*)?$")
 """Lines of Airflow's and Spark's output about the progress."""
 
-_QUERY: Final = "SELECT origin, count(*), sum(dep_delay) FROM read_parquet($objects) GROUP BY origin ORDER BY origin"
+TABLE: Final = "lake.flights"
+
+_QUERY: Final = f"SELECT origin, count(*), sum(dep_delay) FROM lake.{TABLE} GROUP BY origin ORDER BY origin"
 """Flights from each airport of New York City, and the sum of their delays at departure."""
 
 
@@ -100,6 +105,8 @@ class _Demo:
             self.s3 = servers.enter_context(S3Server(buckets=[BUCKET]))
         with self._step("schema registry (Apicurio)"):
             self.registry = servers.enter_context(SchemaRegistry())
+        with self._step("catalog of Iceberg (REST)"):
+            self.catalog = servers.enter_context(IcebergCatalog())
         with self._step("Airflow's database"):
             buckets = {"FLIGHTS_BUCKET": BUCKET, "KAFKA_TO_S3_BUCKET": BUCKET}
             settings = {**buckets, **spark_defaults(folder / "spark"), **self._connections()}
@@ -107,7 +114,7 @@ class _Demo:
             self.airflow.migrate()
 
     def run(self) -> None:
-        """Land, check, repeat; then land Avro as Parquet, and query it."""
+        """Land, check, repeat; then land Avro as Parquet, and query it as a table."""
         with self._step(f"{flights.FLIGHTS:,} flights into topic {TOPIC!r}, 4 partitions"):
             flights.load(self.broker, TOPIC)
         for n in range(DAYS):
@@ -120,7 +127,8 @@ class _Demo:
         _print_table(state)
         self._repeat()
         self._land_parquet()
-        self._query_parquet()
+        self._add_to_table()
+        self._query_table()
 
     def print_addresses(self, *, kept: bool) -> None:
         """Print the addresses of the servers and commands to inspect them."""
@@ -135,6 +143,7 @@ class _Demo:
         print(f"  stored offsets   {aws} s3 cp {marker} -")
         print(f"  Kafka            {self.broker.bootstrap_servers}")
         print(f"  schema registry  {self.registry.url}")
+        print(f"  Iceberg          {self.catalog.url}, table {TABLE}")
         if kept:
             used = ("AIRFLOW", "SPARK_", "FLIGHTS", "KAFKA_TO_S3", "JAVA_HOME")
             names = [n for n in self.airflow.environment if n.startswith(used)]
@@ -152,6 +161,7 @@ class _Demo:
                 "aws_default": s3_connection(self.s3.endpoint, ACCESS_KEY, SECRET_KEY),
                 "spark_default": {"conn_type": "spark", "host": "local[2]"},
                 "registry_default": {"conn_type": "http", "host": self.registry.url},
+                "iceberg_default": {"conn_type": "iceberg", "host": self.catalog.url},
             }
         )
 
@@ -228,31 +238,41 @@ class _Demo:
         with self._step("DAG kafka_to_s3_avro_to_parquet"):
             self._test("kafka_to_s3_avro_to_parquet", None, AVRO_TOPIC)
 
-    def _query_parquet(self) -> None:
-        import duckdb
+    def _add_to_table(self) -> None:
+        from airflow_provider_kafka_s3.tables.iceberg.catalog import open_catalog
 
-        from airflow_provider_kafka_s3.testing.invariants import read_state
+        options = (
+            f"table add --aws-conn-id aws_default --iceberg-conn-id iceberg_default --bucket {BUCKET} "
+            f"--pipeline {AVRO_PIPELINE} --topic {AVRO_TOPIC} --table {TABLE}"
+        )
+        with self._step(f"kafka-s3 {options}"):
+            open_catalog("demo", {"uri": self.catalog.url}).create_namespace(TABLE.partition(".")[0])
+            command = [sys.executable, "-m", "airflow_provider_kafka_s3.cli", *options.split()]
+            done = subprocess.run(
+                command, env=self.airflow.environment, capture_output=True, text=True, check=False, cwd=DAGS.parent
+            )
+            if done.returncode:
+                raise DemoError(f"kafka-s3 table failed:\n{_tail(done.stderr)}")
+            print(f"      {done.stdout.strip()}")
 
-        with self._step("DuckDB, over the Parquet objects that the manifest lists"):
-            store, folder = self._store(), self.airflow.folder / "parquet"
-            folder.mkdir()
-            # DuckDB downloads its extension for S3, which the demo does without: it reads copies of the objects.
-            state = read_state(store, topics_dir="topics", pipeline=AVRO_PIPELINE, topic=AVRO_TOPIC)
-            for entry in (entry for _, manifest in state.committed() for entry in manifest.objects):
-                stored = store.get(entry.key)
-                if stored is None:
-                    raise DemoError(f"the object {entry.key} of the manifest does not exist")
-                (folder / entry.key.replace("/", "_")).write_bytes(stored.body)
-            with duckdb.connect() as database:
-                found = database.execute(_QUERY, {"objects": f"{folder}/*.parquet"}).fetchall()
-            expected = _airports()
+    def _query_table(self) -> None:
+        from dev.iceberg_readers import duckdb_with_iceberg, query_by_spark
+
+        expected = _airports()
+        with self._step("DuckDB, over the table"), duckdb_with_iceberg(self.catalog.url, self.s3.endpoint) as database:
+            by_duckdb = database.execute(_QUERY).fetchall()
+        with self._step("Spark, over the table"):
+            rows = query_by_spark(self.catalog.url, self.s3.endpoint, _QUERY)
+            by_spark = [tuple(row.values()) for row in rows.to_pylist()]
         print(f"      {_QUERY}\n")
-        print("  origin  flights  minutes of delay  in the source: flights  minutes of delay")
-        for (origin, count, delay), (_, source_count, source_delay) in zip(found, expected, strict=False):
-            print(f"  {origin:6}  {count:>7,}  {delay:>16,}  {source_count:>22,}  {source_delay:>16,}")
+        columns = (f"{reader}: flights  minutes of delay" for reader in ("DuckDB", "Spark", "source"))
+        print(f"           {'  '.join(columns)}")
+        for (origin, *first), (_, *second), (_, *third) in zip(by_duckdb, by_spark, expected, strict=False):
+            numbers = zip((*first, *second, *third), (16, 16, 14, 16, 15, 16), strict=True)
+            print(f"  {origin:6}  " + "  ".join(f"{int(number):>{width},}" for number, width in numbers))
         print(flush=True)
-        if found != expected:
-            raise DemoError(f"the query over Parquet returned {found}, the source has {expected}")
+        if not by_duckdb == by_spark == expected:
+            raise DemoError(f"DuckDB has {by_duckdb} over the table, Spark {by_spark}, the source {expected}")
 
     @contextlib.contextmanager
     def _step(self, what: str) -> Iterator[None]:

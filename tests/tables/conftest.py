@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import importlib
 import itertools
 import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, Final
 
-import duckdb
 import msgspec
 import pytest
 from pyiceberg.catalog import Catalog
@@ -134,21 +130,3 @@ def behind_proxy(proxy: FaultProxy, s3_settings: S3Settings) -> Catalog:
     """A client whose requests can fail, and that waits a second for an answer."""
     files = file_properties(s3_settings, CREDENTIALS)
     return open_catalog("proxied", {"uri": proxy.endpoint, "kafka-s3.timeout": "1", **files})
-
-
-@contextlib.contextmanager
-def duckdb_with_iceberg(url: str, s3: S3Settings) -> Iterator[duckdb.DuckDBPyConnection]:
-    """DuckDB with the catalog as `lake`, and with access to the S3 server; its extensions are packages."""
-    with duckdb.connect(config={"allow_unsigned_extensions": "true"}) as connection:
-        for name in ("httpfs", "avro", "iceberg"):
-            module = importlib.import_module(f"duckdb_extension_{name}")
-            folder = Path(str(module.__file__)).parent / "extensions" / f"v{duckdb.__version__}"
-            (extension,) = folder.glob("*.duckdb_extension")
-            connection.execute(f"load '{extension}'")
-        endpoint = str(s3.endpoint_url).removeprefix("http://")
-        connection.execute(
-            "create secret (type s3, key_id 'a', secret 'b', region 'us-east-1', use_ssl false, url_style 'path', "
-            f"endpoint '{endpoint}')"
-        )
-        connection.execute(f"attach '' as lake (type iceberg, endpoint '{url}', authorization_type 'none')")
-        yield connection

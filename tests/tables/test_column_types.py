@@ -5,11 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import io
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import fastavro
@@ -21,7 +18,8 @@ from airflow_provider_kafka_s3.config import AvroConverter
 from airflow_provider_kafka_s3.reading.snapshot import Snapshot
 from airflow_provider_kafka_s3.storage.s3 import S3Settings
 from dev.iceberg_catalog import IcebergCatalog
-from tests.tables.conftest import TableOfTopic, duckdb_with_iceberg
+from dev.iceberg_readers import duckdb_with_iceberg, query_by_spark
+from tests.tables.conftest import TableOfTopic
 
 
 def logical(kind: Any, name: str, **more: Any) -> dict[str, Any]:
@@ -29,7 +27,6 @@ def logical(kind: Any, name: str, **more: Any) -> dict[str, Any]:
     return {**(kind if isinstance(kind, dict) else {"type": kind}), "logicalType": name, **more}
 
 
-ROOT = Path(__file__).resolve().parents[2]
 NOON = dt.datetime(2026, 1, 5, 12, 30, 15, 123000, tzinfo=dt.UTC)
 TYPES: dict[str, tuple[Any, Any]] = {
     "flag": ("boolean", True),
@@ -120,29 +117,20 @@ def test_values_of_every_type_are_those_of_the_objects(
     expected = land_everything(made, SCHEMA)
     scanned = made.catalog.load_table(made.table).scan().to_arrow().sort_by("n")
     assert scanned.to_pylist() == expected
-    with duckdb_with_iceberg(catalog_server.url, s3_settings) as connection:
+    with duckdb_with_iceberg(catalog_server.url, str(s3_settings.endpoint_url)) as connection:
         rows = connection.execute(f"select * from lake.{made.table} order by n").to_arrow_table()
     assert rows.cast(scanned.schema).to_pylist() == expected
 
 
 @pytest.mark.timeout(600)  # it starts Spark
 def test_spark_reads_the_values_of_every_type_that_it_has(
-    table_of: Callable[..., TableOfTopic], catalog_server: IcebergCatalog, s3_settings: S3Settings, tmp_path: Path
+    table_of: Callable[..., TableOfTopic], catalog_server: IcebergCatalog, s3_settings: S3Settings
 ) -> None:
     """All but times of day, which it refuses with the whole table."""
     made = table_of(value_converter=AvroConverter())
     schema = {**SCHEMA, "fields": [field for field in SCHEMA["fields"] if field["name"] != "opens"]}
     expected = land_everything(made, schema)
-    given = {
-        "catalog": catalog_server.url,
-        "endpoint": s3_settings.endpoint_url,
-        "table": made.table,
-        "rows": str(tmp_path / "rows.arrow"),
-    }
-    command = [sys.executable, "-m", "tests.tables.spark_rows", json.dumps(given)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    with pa.ipc.open_file(given["rows"]) as file:
-        rows = file.read_all()
+    query = f"select * from lake.{made.table} order by n"
+    rows = query_by_spark(catalog_server.url, str(s3_settings.endpoint_url), query)
     scanned = made.catalog.load_table(made.table).scan().to_arrow().schema
     assert rows.cast(scanned).to_pylist() == expected

@@ -26,7 +26,8 @@ from airflow_provider_kafka_s3.storage.s3 import S3Settings
 from airflow_provider_kafka_s3.tables.iceberg.commit import last_batch
 from airflow_provider_kafka_s3.tables.iceberg.topic_table import Difference
 from dev.iceberg_catalog import IcebergCatalog
-from tests.tables.conftest import TableOfTopic, duckdb_with_iceberg, schema_of
+from dev.iceberg_readers import duckdb_with_iceberg
+from tests.tables.conftest import TableOfTopic, schema_of
 
 
 def nullable(kind: Any) -> list[Any]:
@@ -256,6 +257,6 @@ def test_duckdb_reads_every_row_of_the_table(
     made.change_schema(schema_of(("n", "long"), ("note", nullable("string"))))
     made.land({"n": 3, "note": "x"})
     made.topic_table().add()
-    with duckdb_with_iceberg(catalog_server.url, s3_settings) as connection:
+    with duckdb_with_iceberg(catalog_server.url, str(s3_settings.endpoint_url)) as connection:
         rows = connection.execute(f"select n, note from lake.{made.table} order by n").fetchall()
     assert rows == [(1, None), (2, None), (3, "x")]
