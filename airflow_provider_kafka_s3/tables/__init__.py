@@ -1,0 +1,1 @@
+"""Tables over landed objects: Iceberg, Glue and Hive, and DDL."""
