@@ -100,6 +100,8 @@ class Spark(Dialect):
             remark("Bytes that are not UTF-8 are replaced in texts.")
         if isinstance(table.layout.format, AvroContainer):
             remark("USING avro needs the jar spark-avro.")
+        if any(extension.endswith(".br.parquet") for extension in table.extensions):
+            remark("Files .br.parquet need a codec of Brotli, which Spark does not come with.")
         if any(extension.endswith(".zst") for extension in table.extensions):
             remark("Files .zst of lines need Hadoop's native library of Zstandard.")
         return source.name, options

@@ -152,8 +152,8 @@ def script(topic: Topic, dialect: str, **called: Any) -> Script:
 
 
 def saved(topic: Topic, folder: Path) -> None:
-    """Write what the bucket has below the topic's folder to a local one."""
-    for info in topic.bucket.list("lake/orders/"):
+    """Write what the bucket has to a local folder."""
+    for info in topic.bucket.list("lake/"):
         stored = topic.bucket.get(info.key)
         assert stored is not None
         file = folder / info.key
