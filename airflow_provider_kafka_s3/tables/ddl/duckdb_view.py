@@ -108,26 +108,19 @@ class DuckDb(Dialect):
         if table.shape == "documents":
             remark("Documents have no schema in the log, so each is the JSON in `value`: value->>'$.field'.")
             return "read_ndjson_objects", {}, ['"json" AS "value"']
-        names = [self.quoted(column.name) for column in table.columns]
-        by_name = {"union_by_name": "true"}
+        typed = {column.name: kind for column, kind in self.typed(table, table.columns, remark)}
+        names, by_name = [self.quoted(name) for name in typed], {"union_by_name": "true"}
         match table.layout.record_format:
             case JsonLines():
-                typed = self.typed(table, table.columns, remark)
-                types = _struct({column.name: kind for column, kind in typed})
-                return (
-                    "read_json",
-                    {"format": "'newline_delimited'", "columns": types},
-                    [self.quoted(column.name) for column, _ in typed],
-                )
+                return "read_json", {"format": "'newline_delimited'", "columns": _struct(typed)}, names
             case Csv() as settings:
-                return "read_csv", self._csv(table, settings, remark), names
+                return "read_csv", self._csv(table, settings, _struct(typed)), names
             case AvroContainer():
                 remark("Avro needs the extension avro: INSTALL avro.")
                 return "read_avro", by_name, names
         return "read_parquet", by_name, names
 
-    def _csv(self, table: LandedTable, settings: Csv, remark: Remark) -> dict[str, str]:
-        types = _struct({column.name: kind for column, kind in self.typed(table, table.columns, remark)})
+    def _csv(self, table: LandedTable, settings: Csv, types: str) -> dict[str, str]:
         if table.schemas > 1 and not settings.header:
             self.require_one_schema(table)
         options = {"types": types, "union_by_name": "true"} if table.schemas > 1 else {"columns": types}

@@ -6,7 +6,7 @@ import json
 import re
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final
 
 import pyarrow as pa
@@ -29,6 +29,7 @@ __all__ = [
 ]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_]+")
+_UNLIKE_NAME: Final = re.compile(r"[^A-Za-z0-9_]")
 
 
 class HiveTypes(TypeNames):
@@ -109,6 +110,7 @@ class HiveStatement(Dialect):
         folders = () if table.has_plain_folders else table.folders
         if table.has_plain_folders:
             remark("Not all folders are name=value, so none is a column.")
+        folders = tuple(self._with_legal_name(folder, remark) for folder in folders)
         columns = without_folders(self, table, parts.columns, folders, remark)
         columns = [column for column in columns if self._has_legal_name(column, remark)]
         typed = self.typed(table, columns, remark)
@@ -157,7 +159,9 @@ class HiveStatement(Dialect):
         schema = json.loads(table.avro_schema)
         if not isinstance(schema, dict) or schema.get("type") != "record":
             self.refuse(table, "values are no records, which AvroSerDe needs")
-        columns = avro_columns(self, table, remark)
+        # The schema that Hive gets has to have exactly the columns of the table.
+        typed = self.typed(table, avro_columns(table, remark), remark)
+        columns = [column for column, _ in typed if self._has_legal_name(column, remark)]
         names = {column.name for column in columns}
         folders = set() if table.has_plain_folders else {folder.name.lower() for folder in table.folders}
         kept = [f for f in schema["fields"] if f["name"] in names and f["name"].lower() not in folders]
@@ -180,7 +184,21 @@ class HiveStatement(Dialect):
             f"  'separatorChar' = {hive_text(settings.separator)},\n  'quoteChar' = '\"'\n)\nSTORED AS TEXTFILE"
         )
         header = {"skip.header.line.count": "1"} if settings.header else {}
-        return TableParts(csv_columns(table), storage, header)
+        columns = [
+            Column(_UNLIKE_NAME.sub("_", column.name), column.type, column.remarks) for column in csv_columns(table)
+        ]
+        if columns != csv_columns(table):
+            remark("Names of columns have _ for other characters than letters, digits and _.")
+        if len({column.name.lower() for column in columns}) < len(columns):
+            self.refuse(table, "names of its columns differ only in characters that names of columns may not have")
+        return TableParts(columns, storage, header)
+
+    def _with_legal_name(self, folder: Folder, remark: Remark) -> Folder:
+        """The folder as a column; its raw name is that of keys."""
+        legal = _UNLIKE_NAME.sub("_", folder.name).lower()
+        if legal != folder.name.lower():
+            remark(f"The folder `{folder.name}` is the column `{legal}`: others have letters, digits and _ only.")
+        return replace(folder, name=legal)
 
     def _has_legal_name(self, column: Column, remark: Remark) -> bool:
         if _NAME.fullmatch(column.name) is not None:
@@ -215,17 +233,15 @@ def without_folders(
     return kept
 
 
-def avro_columns(dialect: Dialect, table: LandedTable, remark: Remark) -> list[Column]:
+def avro_columns(table: LandedTable, remark: Remark) -> list[Column]:
     """The columns of Avro in the engines that take the schema of the newest file for all of them."""
     names = [f["name"] for f in json.loads(table.avro_schema).get("fields", ())]
     columns = []
     for column in table.columns:
         if column.name not in names:
-            remark(f"`{column.name}` is not in the schema of the newest object: it is left out.")
+            remark(f"`{column.name}` is not in the schema of the newest object: the column is left out.")
         elif column.name in table.unions:
-            remark(
-                f"`{column.name}` has a union of several types, which {dialect.engine} does not read: it is left out."
-            )
+            remark(f"`{column.name}` has a union of several types of Avro: the column is left out.")
         else:
             columns.append(Column(column.name, _avro_type(column.type), column.remarks))
     # In the order of the schema, which Hive takes for that of the columns.

@@ -54,10 +54,10 @@ class Hive(HiveStatement):
                 "mapreduce.input.fileinputformat.input.dir.recursive=true."
             )
             return ()
-        upper = [folder.raw for folder in folders if folder.raw != folder.raw.lower()]
-        if upper:
+        unlike = [f"{folder.raw}=…" for folder in folders if folder.raw != folder.name]
+        if unlike:
             remark(
-                f"MSCK REPAIR TABLE does not find the folders {', '.join(upper)}=…, which are not lower case: add "
+                f"MSCK REPAIR TABLE does not find folders that are not called like a column, {', '.join(unlike)}: add "
                 f"partitions by ALTER TABLE … ADD PARTITION … LOCATION."
             )
             return ()

@@ -108,7 +108,7 @@ class Spark(Dialect):
 
     def _columns(self, table: LandedTable, remark: Remark) -> list[Column]:
         for name in sorted(table.unions):
-            remark(f"`{name}` has a union of several types, of which spark-avro makes its own columns: it is left out.")
+            remark(f"`{name}` has a union of several types of Avro: the column is left out.")
         return [column for column in table.columns if column.name not in table.unions]
 
     def _folders(self, table: LandedTable, options: dict[str, str], remark: Remark) -> tuple[Folder, ...]:

@@ -61,7 +61,7 @@ class TimeFolder(NamedTuple):
             known: values that objects have.
             lower: whether paths are lower case.
         """
-        texts = [text for text in known if text[:1].isdigit()]
+        texts = [*known]
         if len(self.tokens) == 1 and self.tokens[0].is_letters:
             return _single(self.tokens[0].text, settings, texts, lower=lower)
         return _dates(self.tokens, settings, texts) or Texts()
@@ -140,11 +140,15 @@ def _dates(tokens: tuple[_Token, ...], settings: Daily | Hourly | TimePattern, t
     """A date of several parts, from the year down; None: it is none that can be counted."""
     letters = [token.text for token in tokens if token.is_letters]
     order = "".join(part[0] for part in letters)
-    if not texts or len(order) < 2 or order[0] not in "Yy" or len(letters[0]) != _YEAR_DIGITS:
+    if len(order) < 2 or order[0] not in "Yy" or len(letters[0]) != _YEAR_DIGITS:
         return None
     if not "MdHms".startswith(order[1:]) or any(len(part) != 2 for part in letters[1:]):
         return None
     if any(text.isdigit() for text, is_letters in tokens if not is_letters):
+        return None
+    whole = "".join(f"[0-9]{{{len(text)}}}" if is_letters else re.escape(text) for text, is_letters in tokens)
+    texts = [text for text in texts if re.fullmatch(whole, text)]
+    if not texts:
         return None
     parts = [text.replace("Y", "y") if is_letters else _quoted(text) for text, is_letters in tokens]
     unit, unit_ms = _UNITS.get(order[-1], ("MONTHS", 0))

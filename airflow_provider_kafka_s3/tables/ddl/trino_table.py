@@ -17,7 +17,7 @@ from airflow_provider_kafka_s3.tables.ddl.hive_statement import (
     csv_columns,
     without_folders,
 )
-from airflow_provider_kafka_s3.tables.ddl.model import DOCUMENT, LandedTable, TableName
+from airflow_provider_kafka_s3.tables.ddl.model import DOCUMENT, Column, LandedTable, TableName
 from airflow_provider_kafka_s3.tables.ddl.type_names import TypeNames
 
 __all__ = ["Trino"]
@@ -68,7 +68,7 @@ class Trino(Dialect):
         folders = () if table.has_plain_folders else table.folders
         columns = without_folders(self, table, parts.columns, folders, remark)
         typed = self.typed(table, columns, remark)
-        self._remark_on(table, [column.name for column, _ in typed], remark)
+        self._remark_on(table, [column for column, _ in typed], remark)
         lines = [f"  {self.quoted(column.name)} {kind}" for column, kind in typed]
         lines += [f"  {self.quoted(folder.name)} varchar" for folder in folders]
         properties = {"format": _text(parts.storage), "external_location": _text(table.location()), **parts.properties}
@@ -92,7 +92,7 @@ class Trino(Dialect):
             case Parquet():
                 return TableParts(table.columns, "PARQUET")
             case AvroContainer():
-                return TableParts(avro_columns(self, table, remark), "AVRO")
+                return TableParts(avro_columns(table, remark), "AVRO")
             case Csv() as settings:
                 return self._csv(table, settings, remark)
         remark(r"A value ends at a character \x01, and a value \N is null.")
@@ -108,14 +108,14 @@ class Trino(Dialect):
             properties["skip_header_line_count"] = "1"
         return TableParts(csv_columns(table), "CSV", properties)
 
-    def _remark_on(self, table: LandedTable, names: Sequence[str], remark: Remark) -> None:
-        if any(name != name.lower() for name in names):
+    def _remark_on(self, table: LandedTable, columns: Sequence[Column], remark: Remark) -> None:
+        if any(column.name != column.name.lower() for column in columns):
             remark("Names are lower case in Trino.")
         if table.has_plain_folders:
             remark("Not all folders are name=value, so none is a column. Trino needs hive.recursive-directories=true.")
         if table.has_index:
             remark("""An index beside each object is a row, too: leave it out by "$path" LIKE '%.gz'.""")
-        if any(pa.types.is_timestamp(column.type) and column.type.unit == "us" for column in table.columns):
+        if any(pa.types.is_timestamp(column.type) and column.type.unit == "us" for column in columns):
             remark("Timestamps have milliseconds, unless hive.timestamp-precision says otherwise.")
 
     def _register(self, table: LandedTable, called: TableName, remark: Remark) -> Sequence[str]:

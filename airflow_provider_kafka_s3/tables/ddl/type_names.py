@@ -79,7 +79,7 @@ class TypeNames(ABC):
 
 
 _CALLED: Final = {
-    "null": "null in every record that was looked at",
+    "null": "of the type null",
     "time": "a time of day",
     "document": "JSON of any shape",
 }
