@@ -202,3 +202,15 @@ def test_folders_of_every_kind_are_found(read: ReadTable, settings: dict[str, An
     layout = Layout(topics_dir="lake", format=JsonLines(), value_converter=declared(n="long"), **settings)
     topic = landed(layout, [{"n": 1}])
     assert read(topic, "n") == [{"n": 1, **folders}]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("unknown", ["01", "unknown"]), ("__HIVE_DEFAULT_PARTITION__", [1, None])]
+)
+def test_records_without_a_time_are_in_their_folder(read: ReadTable, name: str, expected: list[Any]) -> None:
+    """Folders of numbers are texts if they may have another name than that of null."""
+    topic = Topic(Layout(topics_dir="lake", format=JsonLines(), partitioner=Daily(), on_bad_timestamp=name))
+    topic.append(b"1", timestamp=START)
+    topic.append(b"2", timestamp=-1)
+    topic.land()
+    assert [row["month"] for row in read(topic, "value")] == expected

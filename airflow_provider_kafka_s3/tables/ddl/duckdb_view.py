@@ -10,7 +10,7 @@ from airflow_provider_kafka_s3.config import AvroContainer, CompressionName, Csv
 from airflow_provider_kafka_s3.layout.folders import NULL_FOLDER
 from airflow_provider_kafka_s3.overriding import override
 from airflow_provider_kafka_s3.tables.ddl.dialect import Dialect, Remark
-from airflow_provider_kafka_s3.tables.ddl.model import Folder, LandedTable, Numbers, TableName
+from airflow_provider_kafka_s3.tables.ddl.model import Folder, LandedTable, TableName
 from airflow_provider_kafka_s3.tables.ddl.type_names import TypeNames
 
 __all__ = ["DuckDb"]
@@ -144,7 +144,7 @@ class DuckDb(Dialect):
     def _type(self, folder: Folder) -> str:
         if folder.field is not None:
             return self.types.of(folder.field.type, folder.name)
-        return "INTEGER" if isinstance(folder.values, Numbers) else "VARCHAR"
+        return "INTEGER" if folder.is_number else "VARCHAR"
 
     def _from_name(self, folder: Folder) -> str:
         """A folder, from the name of the file."""

@@ -55,7 +55,9 @@ def table_folders(
         name = urllib.parse.unquote(raw)
         field = fields.get(name.lower())
         exact = field is not None and _is_exact(layout, name, field)
-        folders.append(Folder(name, raw, by_name.get(name, Texts()), field, exact))
+        values = by_name.get(name, Texts())
+        is_number = isinstance(values, Numbers) and _are_numbers(layout, known.get(name, set()))
+        folders.append(Folder(name, raw, values, field, exact, is_number))
     return tuple(folders)
 
 
@@ -74,6 +76,12 @@ def _values(layout: Layout, known: Mapping[str, set[str]]) -> dict[str, FolderVa
                     texts = {text for text in known.get(name, ()) if text not in (NULL_FOLDER, layout.on_bad_timestamp)}
                     values[name] = folder.values(link, texts, lower=lower)
     return values
+
+
+def _are_numbers(layout: Layout, texts: set[str]) -> bool:
+    """Whether folders of numbers have no other names, such as one for records without a time."""
+    others = {text for text in texts if not text.isdigit()}
+    return layout.on_bad_timestamp in ("fail", NULL_FOLDER) and others <= {NULL_FOLDER}
 
 
 def _is_exact(layout: Layout, name: str, field: Column) -> bool:

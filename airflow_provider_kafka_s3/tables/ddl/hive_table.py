@@ -57,7 +57,7 @@ class Hive(HiveStatement):
         unlike = [f"{folder.raw}=…" for folder in folders if folder.raw != folder.name]
         if unlike:
             remark(
-                f"MSCK REPAIR TABLE does not find folders that are not called like a column, {', '.join(unlike)}: add "
+                f"MSCK REPAIR TABLE may not find folders that are not called like a column, {', '.join(unlike)}: add "
                 f"partitions by ALTER TABLE … ADD PARTITION … LOCATION."
             )
             return ()

@@ -113,6 +113,7 @@ class Folder:
         values: which it may have.
         field: the column of the objects that has the same name, in any case; None: there is none.
         is_exact: whether the folder has each value of that column unchanged.
+        is_number: whether it has whole numbers only, besides the name for null.
     """
 
     name: str
@@ -120,6 +121,7 @@ class Folder:
     values: FolderValues
     field: Column | None = None
     is_exact: bool = False
+    is_number: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

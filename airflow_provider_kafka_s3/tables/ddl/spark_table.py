@@ -9,7 +9,7 @@ from airflow_provider_kafka_s3.config import AvroContainer
 from airflow_provider_kafka_s3.overriding import override
 from airflow_provider_kafka_s3.reading.formats.registry import format_reader
 from airflow_provider_kafka_s3.tables.ddl.dialect import Dialect, Remark
-from airflow_provider_kafka_s3.tables.ddl.model import Column, Folder, LandedTable, Numbers, TableName
+from airflow_provider_kafka_s3.tables.ddl.model import Column, Folder, LandedTable, TableName
 from airflow_provider_kafka_s3.tables.ddl.type_names import TypeNames
 
 __all__ = ["Spark"]
@@ -133,7 +133,7 @@ class Spark(Dialect):
     def _type(self, folder: Folder) -> str:
         if folder.field is not None:
             return self.types.of(folder.field.type, folder.name)
-        return "INT" if isinstance(folder.values, Numbers) else "STRING"
+        return "INT" if folder.is_number else "STRING"
 
 
 def _quoted(name: str) -> str:

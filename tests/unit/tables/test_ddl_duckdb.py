@@ -253,6 +253,22 @@ def test_folders_and_names_of_every_kind_are_found(
         assert [dict(zip(found.columns, row, strict=True)) for row in found.fetchall()] == [{"n": 1, **folders}]
 
 
+@pytest.mark.parametrize(
+    ("name", "expected"), [("unknown", ["01", "unknown"]), ("__HIVE_DEFAULT_PARTITION__", [1, None])]
+)
+def test_records_without_a_time_are_in_their_folder(
+    store: S3Store, rows: Callable[..., Rows], name: str, expected: list[Any]
+) -> None:
+    """Folders of numbers are texts if they may have another name than that of null."""
+    layout = Layout(topics_dir="lake", format=JsonLines(), partitioner=Daily(), on_bad_timestamp=name)
+    topic = Topic(layout)
+    topic.bucket = store  # type: ignore[assignment]
+    topic.append(b"1", timestamp=START)
+    topic.append(b"2", timestamp=-1)
+    topic.land()
+    assert [row["month"] for row in rows(topic, "value")] == expected
+
+
 def test_what_duckdb_does_not_read_is_refused() -> None:
     """With the topic, the format and the way out."""
     for layout, why in (

@@ -8,6 +8,7 @@ import itertools
 import json
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from airflow_provider_kafka_s3.config import (
     ByPartition,
     Chain,
     Csv,
+    CustomFormat,
     Daily,
     DeviantArtNaming,
     Envelope,
@@ -40,6 +42,7 @@ from airflow_provider_kafka_s3.config import (
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.reading import Snapshot
 from airflow_provider_kafka_s3.tables.ddl import DIALECTS, Script
+from tests.outside.shelf import packed
 from tests.unit.batch.simulated_topic import Topic
 from tests.unit.tables.orders import DAY_MS, FORMATS, START, declared, landed, layout_of, script, table_of
 
@@ -431,3 +434,11 @@ def test_a_topic_without_objects_has_no_table() -> None:
     topic.land()
     with pytest.raises(ConfigurationError, match=r"topic 'orders' .* has no objects up to batch 0.*Land records first"):
         script(topic, "spark")
+
+
+def test_objects_of_a_class_of_another_package_have_no_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the class."""
+    monkeypatch.syspath_prepend(packed(tmp_path))
+    topic = landed(Layout(topics_dir="lake", format=CustomFormat(import_path="shelf_layouts.lengths:LengthPrefixed")))
+    with pytest.raises(ConfigurationError, match=r"topic 'orders': .* class 'shelf_layouts\.lengths:LengthPrefixed'"):
+        script(topic, "athena")
