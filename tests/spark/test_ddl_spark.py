@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import fastavro
 import pytest
 
 from airflow_provider_kafka_s3.config import (
+    AvroContainer,
+    AvroConverter,
     BlockGzip,
     ByField,
     ByKey,
@@ -38,6 +42,7 @@ from tests.unit.tables.orders import (
     landed,
     layout_of,
     orders,
+    record,
     saved,
     script,
     values_in,
@@ -106,6 +111,21 @@ def test_a_table_has_the_values_and_the_folders_of_all_records(read: ReadTable, 
     assert read(topic, "orderId") == expected
     if has_folders:
         assert read(topic, "orderId", where="day = 3 AND month = 1") == expected[4:]
+
+
+@pytest.mark.parametrize("record_format", [Parquet(), JsonLines(), AvroContainer()], ids=str)
+def test_objects_of_several_schemas_are_in_one_table(read: ReadTable, record_format: Any) -> None:
+    """A field that a schema does not have is null, and an integer has the wider type."""
+    topic = Topic(Layout(topics_dir="lake", format=record_format, value_converter=AvroConverter()))
+    for number, schema in enumerate((record(n="int", a="string"), record(b="string", n="long"))):
+        datum = io.BytesIO()
+        fastavro.schemaless_writer(datum, fastavro.parse_schema(schema), {"n": number << 40, "a": "x", "b": "y"})
+        topic.append(topic.registry.frame(topic.registry.register(json.dumps(schema)), datum.getvalue()))
+    topic.land()
+    assert read(topic, "n") == [
+        {"n": 0, "a": "x", "b": None, "partition": 0},
+        {"n": 1 << 40, "a": None, "b": "y", "partition": 0},
+    ]
 
 
 @pytest.mark.parametrize("record_format", [JsonLines(), BlockGzip(), RawBytes()], ids=str)

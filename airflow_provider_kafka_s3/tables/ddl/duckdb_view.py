@@ -67,7 +67,7 @@ class DuckDb(Dialect):
         options: dict[str, str] = {}
         if conflicts:
             names = ", ".join(f"`{folder.name}`" for folder in conflicts)
-            remark(f"{names} has the values of the records; folders of the same name are not shown.")
+            remark(f"{names} has the values of the records: folders of the same name are not shown.")
             shown = [self._from_name(folder) for folder in table.folders if folder.field is None]
             options = {"hive_partitioning": "false", **({"filename": "true"} if shown else {})}
         elif table.folders:
@@ -83,7 +83,7 @@ class DuckDb(Dialect):
         )
         selected = ",\n    ".join((*columns, *shown))
         remark(
-            "A bucket needs the extension httpfs and a secret: INSTALL httpfs; CREATE SECRET (TYPE s3, PROVIDER "
+            "A bucket needs the extension httpfs (INSTALL httpfs) and a secret: CREATE SECRET (TYPE s3, PROVIDER "
             "credential_chain, REGION '…')."
         )
         return [

@@ -176,8 +176,8 @@ class HiveStatement(Dialect):
 
     def _csv(self, table: LandedTable, settings: Csv, remark: Remark) -> TableParts:
         remark(
-            "OpenCSVSerde has texts only: cast them. It ends a record at each line break, also inside of quotes; takes "
-            f"a backslash for an escape; and has the text {settings.null!r} for null."
+            "OpenCSVSerde has texts only: cast them. It ends a record at each line break, also inside of quotes, takes "
+            f"a backslash for an escape, and has the text {settings.null!r} for null."
         )
         storage = (
             "ROW FORMAT SERDE 'org.apache.hadoop.hive.serde2.OpenCSVSerde'\nWITH SERDEPROPERTIES (\n"

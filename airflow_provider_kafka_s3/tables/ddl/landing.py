@@ -81,7 +81,7 @@ def _about(snapshot: Snapshot, layout: Layout) -> list[str]:
         _LISTED,
     ]
     if isinstance(layout.value_converter, JsonConverter) and layout.value_converter.schemas_enable:
-        remarks.append("Each value had its own schema in Kafka; the log does not have these.")
+        remarks.append("Each value had its own schema in Kafka, and the log does not have these.")
     if keys.is_hidden(layout, snapshot.log.topic):
         names = ", ".join(keys.hidden_names(layout, snapshot.log.topic))
         remarks.append(f"Hive, Athena, Trino and Spark skip names that begin with _ or a dot: {names}.")

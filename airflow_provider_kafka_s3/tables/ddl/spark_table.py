@@ -76,7 +76,7 @@ class Spark(Dialect):
         if folders:
             create += f"\nPARTITIONED BY ({', '.join(self.quoted(folder.name) for folder in folders)})"
         create += f"\nLOCATION {_text(table.location('s3a'))}"
-        remark("s3a:// needs the jar hadoop-aws; another file system has another scheme.")
+        remark("s3a:// needs the jar hadoop-aws, another file system has another scheme.")
         if not folders:
             remark(f"New objects are listed again by REFRESH TABLE {name}.")
             return [create]
@@ -127,7 +127,7 @@ class Spark(Dialect):
         if not reasons:
             return table.folders
         options["recursiveFileLookup"] = "true"
-        remark(f"Folders are no columns: {'; '.join(reasons)}. Queries have the path as _metadata.file_path.")
+        remark(f"Folders are no columns: {', and '.join(reasons)}. Queries have the path as _metadata.file_path.")
         return ()
 
     def _type(self, folder: Folder) -> str:

@@ -100,8 +100,8 @@ class Trino(Dialect):
 
     def _csv(self, table: LandedTable, settings: Csv, remark: Remark) -> TableParts:
         remark(
-            f"CSV has texts only: cast them. A record ends at each line break, also inside of quotes; a backslash is "
-            f"an escape; and null is the text {settings.null!r}."
+            f"CSV has texts only: cast them. A record ends at each line break, also inside of quotes, a backslash is "
+            f"an escape, and null is the text {settings.null!r}."
         )
         properties = {"csv_separator": _text(settings.separator), "csv_quote": "'\"'"}
         if settings.header:

@@ -5,8 +5,10 @@ DuckDB reads a bucket by an extension that is downloaded, so the files have the 
 
 from __future__ import annotations
 
+import datetime as dt
 import io
 import json
+import math
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -30,9 +32,11 @@ from airflow_provider_kafka_s3.config import (
     Envelope,
     JsonConverter,
     JsonLines,
+    JsonSchemaConverter,
     Layout,
     Naming,
     Parquet,
+    ProtobufConverter,
     RawBytes,
     SiblingObjects,
     StringConverter,
@@ -126,6 +130,57 @@ def test_objects_of_several_schemas_of_a_registry_are_in_one_view(
         {"n": 0, "a": "x", "b": None, "partition": 0},
         {"n": 1 << 40, "a": None, "b": "y", "partition": 0},
     ]
+
+
+@pytest.mark.parametrize("record_format", [JsonLines(), Parquet()], ids=str)
+def test_values_of_every_type_are_read(store: S3Store, rows: Callable[..., Rows], record_format: Any) -> None:
+    """Times of day, unions, maps with other keys, numbers that JSON does not have, nulls inside of lists."""
+    entry = {"type": "record", "name": "MapEntry", "fields": [{"name": n, "type": "int"} for n in ("key", "value")]}
+    fields = {
+        "t": {"type": "int", "logicalType": "time-millis"},
+        "local": {"type": "long", "logicalType": "local-timestamp-micros"},
+        "u": ["null", "int", "string"],
+        "d": "double",
+        "f": {"type": "fixed", "name": "F", "size": 2},
+        "e": {"type": "enum", "name": "E", "symbols": ["A", "B"]},
+        "items": {"type": "array", "items": ["null", "int"]},
+        "pairs": {"type": "array", "items": entry},
+        "nothing": "null",
+    }
+    value = {"t": 1_500, "local": 1_000, "u": "x", "d": "-Infinity", "f": "AAE=", "e": "B", "items": [1, None]}
+    value |= {"pairs": [{"key": 1, "value": 2}], "nothing": None}
+    layout = Layout(topics_dir="lake", format=record_format, value_converter=declared(**fields))
+    (row,) = rows(landed(layout, [value], store=store))
+    expected = {
+        **value,
+        "u": {"int": None, "string": "x"},
+        "d": -math.inf,
+        "partition": 0,
+    }
+    if isinstance(record_format, Parquet):
+        expected |= {
+            "t": dt.time(0, 0, 1, 500_000),
+            "local": dt.datetime.fromtimestamp(0.001, dt.UTC).replace(tzinfo=None),
+            "f": b"\x00\x01",
+        }
+    assert row == expected
+
+
+def test_json_of_a_json_schema_has_its_columns_and_that_of_protobuf_is_documents(
+    store: S3Store, rows: Callable[..., Rows]
+) -> None:
+    """Which message of a Protobuf schema a record is, is in the record only."""
+    topic = Topic(Layout(topics_dir="lake", format=JsonLines(), value_converter=JsonSchemaConverter()))
+    topic.bucket = store  # type: ignore[assignment]
+    text = json.dumps({"type": "object", "properties": {"n": {"type": "integer"}, "a": {"type": "string"}}})
+    topic.append(topic.registry.frame(topic.registry.register(text, type="JSON"), b'{"n": 1}'))
+    topic.land()
+    assert rows(topic) == [{"n": 1, "a": None, "partition": 0}]
+    topic.layout = Layout(topics_dir="lake", format=JsonLines(), value_converter=ProtobufConverter())
+    schema = topic.registry.register('syntax = "proto3"; message M { int32 n = 1; }', type="PROTOBUF")
+    topic.append(topic.registry.frame(schema, b"\x00\x08\x02"))
+    topic.land("second")
+    assert [json.loads(row["value"])["n"] for row in rows(topic, "value", table="documents")] == [1, 2]
 
 
 @pytest.mark.parametrize("record_format", [JsonLines(), BlockGzip(), JsonLines(compression="zstd")], ids=str)
