@@ -88,9 +88,9 @@ def columns_of_objects(log: TopicLog, layout: Layout, objects: Sequence[Snapshot
         case AvroContainer():
             return _avro(log, objects)
         case JsonLines() as lines:
-            return _json(log, layout, numeric=lines.decimal_format == "NUMERIC")
+            return _json(log, layout, objects, numeric=lines.decimal_format == "NUMERIC")
         case Csv():
-            return _csv(log, layout)
+            return _csv(log, objects)
     return ColumnsOfObjects("bytes", (Column("value", pa.string()),))
 
 
@@ -116,7 +116,7 @@ def _has_union(node: Node) -> bool:
     return False
 
 
-def _json(log: TopicLog, layout: Layout, *, numeric: bool) -> ColumnsOfObjects:
+def _json(log: TopicLog, layout: Layout, objects: Sequence[SnapshotObject], *, numeric: bool) -> ColumnsOfObjects:
     def column(name: str, kind: Any) -> Column:
         remarks: list[str] = []
         return Column(name, _json_type(kind, numeric, name, remarks.append), tuple(remarks))
@@ -132,7 +132,7 @@ def _json(log: TopicLog, layout: Layout, *, numeric: bool) -> ColumnsOfObjects:
             "timestamp": pa.timestamp("ms", "UTC"),
         }
         return ColumnsOfObjects("columns", tuple(column(name, kind) for name, kind in kinds.items()))
-    nodes = _nodes(log, layout.value_converter, layout)
+    nodes = _nodes_of_all(log, objects)
     if not nodes or any(record_of(node) is None for node, _ in nodes):
         return ColumnsOfObjects("documents", (Column("value", DOCUMENT),))
     schemas = _arrow_schemas(nodes)
@@ -146,12 +146,12 @@ def _json_part(log: TopicLog, converter: Converter | None, layout: Layout) -> Da
     return kinds.pop() if len(kinds) == 1 else DOCUMENT
 
 
-def _csv(log: TopicLog, layout: Layout) -> ColumnsOfObjects:
-    nodes = _nodes(log, layout.value_converter, layout)
+def _csv(log: TopicLog, objects: Sequence[SnapshotObject]) -> ColumnsOfObjects:
+    nodes = _nodes_of_all(log, objects)
     if not nodes:
         raise ConfigurationError(
             f"topic {log.topic!r} of pipeline {log.pipeline!r}: the names and types of its columns of CSV are not "
-            f"known: {layout.value_converter!r} has no schema in the log. Land the topic with "
+            f"known: {objects[-1].layout.value_converter!r} has no schema in the log. Land the topic with "
             f"JsonConverter(schema=…), 'avro' or 'json_schema', or declare the table by hand"
         )
     schemas = _arrow_schemas(nodes)
@@ -169,6 +169,13 @@ def _arrow_schemas(nodes: Sequence[tuple[Node, str]]) -> dict[pa.Schema, str]:
     for node, where in nodes:
         schemas.setdefault(arrow_schema(node), where)
     return schemas
+
+
+def _nodes_of_all(log: TopicLog, objects: Sequence[SnapshotObject]) -> list[tuple[Node, str]]:
+    """The schemas of the values of all layouts of some objects; none: those of one are not in the log."""
+    layouts = {one.layout.value_converter: one.layout for one in objects}
+    of_each = [_nodes(log, converter, layout) for converter, layout in layouts.items()]
+    return [node for nodes in of_each for node in nodes] if all(of_each) else []
 
 
 def _nodes(log: TopicLog, converter: Converter | None, layout: Layout) -> list[tuple[Node, str]]:

@@ -5,7 +5,16 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from airflow_provider_kafka_s3.config import CustomFormat, JsonConverter, Layout
+from airflow_provider_kafka_s3.config import (
+    Csv,
+    CustomFormat,
+    Envelope,
+    JsonConverter,
+    JsonLines,
+    Layout,
+    RawBytes,
+    SiblingObjects,
+)
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.messages import count
@@ -53,23 +62,47 @@ def landed_table(snapshot: Snapshot) -> LandedTable:
             f"topic {topic!r}: the format of its objects is the class {layout.format.import_path!r} of another "
             f"package, whose files no engine is known to read. Its author has to say how a table of them is declared"
         )
-    alike = [one for one in objects if type(one.layout.record_format) is type(layout.record_format)]
-    columns = columns_of_objects(snapshot.log, layout, alike)
-    parts = folder_parts(newest)
-    here = [one for one in alike if folder_parts(one) == parts]
+    parts, rows, prefix = folder_parts(newest), _rows(layout), keys.data_prefix(layout, topic)
+    here = [
+        one
+        for one in objects
+        if _rows(one.layout) == rows and folder_parts(one) == parts and one.key.startswith(prefix)
+    ]
+    columns = columns_of_objects(snapshot.log, layout, here)
     return LandedTable(
         topic=topic,
         pipeline=snapshot.log.pipeline,
         batch=snapshot.batch,
         bucket=snapshot.log.store.url("").removeprefix("s3://").rstrip("/"),
-        prefix=keys.data_prefix(layout, topic),
+        prefix=prefix,
         layout=layout,
         parts=parts,
         folders=table_folders(layout, parts, here, columns.columns),
         extensions=tuple(sorted({one.layout.format.object_extension for one in here})),
+        has_siblings=any(isinstance(one.layout.content, SiblingObjects) for one in objects),
+        has_index=any(one.layout.has_index for one in objects),
         remarks=(*_about(snapshot, layout), *_others(objects, here)),
         **columns._asdict(),
     )
+
+
+def _rows(layout: Layout) -> tuple[object, ...]:
+    """What has to be equal for the rows of two layouts to be in one table."""
+    settings = layout.record_format
+    kind, is_enveloped = type(settings), isinstance(layout.content, Envelope)
+    match settings:
+        case JsonLines(decimal_format=decimals):
+            return (
+                kind,
+                is_enveloped,
+                decimals,
+                *((layout.key_converter, layout.value_converter) if is_enveloped else ()),
+            )
+        case Csv(separator=separator, header=header, null=null):
+            return kind, separator, header, null
+        case RawBytes(separator=separator):
+            return kind, separator
+    return (kind,)
 
 
 def _about(snapshot: Snapshot, layout: Layout) -> list[str]:
@@ -95,7 +128,8 @@ def _others(objects: list[SnapshotObject], here: list[SnapshotObject]) -> list[s
     remarks = []
     if others:
         remarks.append(
-            f"{count(len(others), 'object')} up to batch {max(one.batch for one in others)} have another format or "
-            f"other folders, such as {others[-1].url}: the table is not made for them."
+            f"{count(len(others), 'object')} up to batch {max(one.batch for one in others)} have another format, "
+            f"other settings of it, or other folders, such as {others[-1].url}: the table has them wrongly, or not "
+            f"at all."
         )
     return remarks

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import pyarrow as pa
 
-from airflow_provider_kafka_s3.config import Csv, DeviantArtNaming, Layout, Naming, SiblingObjects
+from airflow_provider_kafka_s3.config import Csv, DeviantArtNaming, Layout, Naming
 from airflow_provider_kafka_s3.config.file_names import parse_file_name_template
 
 if TYPE_CHECKING:
@@ -143,6 +143,8 @@ class LandedTable:
         avro_schema: of the newest Avro file, as text.
         unions: names of the columns that are, or have in them, unions of several types in Avro files.
         extensions: what the keys of objects end in.
+        has_siblings: whether objects of keys or headers are in the folders of those of values.
+        has_index: whether objects have indices beside them.
     remarks: for people, whatever the engine is.
     """
 
@@ -160,22 +162,14 @@ class LandedTable:
     schemas: int = 0
     avro_schema: str = ""
     unions: frozenset[str] = frozenset()
+    has_siblings: bool = False
+    has_index: bool = False
     remarks: tuple[str, ...] = ()
 
     @property
     def has_plain_folders(self) -> bool:
         """Whether some folders are no columns of Hive's."""
         return None in self.parts
-
-    @property
-    def has_siblings(self) -> bool:
-        """Whether objects of keys or headers are in the folders of those of values."""
-        return isinstance(self.layout.content, SiblingObjects)
-
-    @property
-    def has_index(self) -> bool:
-        """Whether each object has an index beside it."""
-        return self.layout.has_index
 
     @property
     def is_csv(self) -> bool:

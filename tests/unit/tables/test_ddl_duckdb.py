@@ -308,6 +308,30 @@ def test_folders_and_names_of_every_kind_are_found(
         assert [dict(zip(found.columns, row, strict=True)) for row in found.fetchall()] == [{"n": 1, **folders}]
 
 
+def test_a_layout_that_was_changed_has_one_view_of_what_goes_together(
+    store: S3Store, rows: Callable[..., Rows]
+) -> None:
+    """Another schema and another compression do; objects of another format, or with other folders, are named."""
+    layouts = [
+        layout_of(JsonLines(), value_converter=declared(n="int")),
+        layout_of(JsonLines(compression="gzip"), value_converter=declared(n="long", a=["null", "string"])),
+        layout_of(Parquet(), value_converter=declared(n="long")),
+        layout_of(JsonLines(), value_converter=declared(n="long"), partitioner=Daily()),
+        layout_of(BlockGzip(), value_converter=declared(n="long")),
+    ]
+    topic = Topic(layouts[0])
+    topic.bucket = store  # type: ignore[assignment]
+    for n, layout in enumerate(layouts):
+        topic.layout = layout
+        topic.append(b'{"n": %d}' % n, timestamp=START)
+        topic.land(f"run-{n}")
+    assert rows(topic, "n") == [{"n": n, "a": None, "partition": 0} for n in (0, 1, 4)]
+    (remark,) = [text for text in script(topic, "duckdb").remarks if "another format" in text]
+    assert remark.startswith(
+        "2 objects up to batch 4 have another format, other settings of it, or other folders, such as s3://"
+    )
+
+
 @pytest.mark.parametrize(
     ("name", "expected"), [("unknown", ["01", "unknown"]), ("__HIVE_DEFAULT_PARTITION__", [1, None])]
 )
