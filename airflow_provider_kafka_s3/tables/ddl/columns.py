@@ -151,7 +151,7 @@ def _csv(log: TopicLog, objects: Sequence[SnapshotObject]) -> ColumnsOfObjects:
     if not nodes:
         raise ConfigurationError(
             f"topic {log.topic!r} of pipeline {log.pipeline!r}: the names and types of its columns of CSV are not "
-            f"known: {objects[-1].layout.value_converter!r} has no schema in the log. Land the topic with "
+            f"known: {objects[-1].layout.value_converter!r} has no schema of columns in the log. Land the topic with "
             f"JsonConverter(schema=…), 'avro' or 'json_schema', or declare the table by hand"
         )
     schemas = _arrow_schemas(nodes)
@@ -206,14 +206,21 @@ def _pinned(log: TopicLog, converter: AvroConverter | JsonSchemaConverter) -> It
         stored = log.store.get(key)
         return None if stored is None else decode_pinned_schema(stored.body, schema_id, log.store.url(key))
 
+    wanted = "AVRO" if isinstance(converter, AvroConverter) else "JSON"
     for registered in in_threads(read, ids, threads=_READERS):
-        if registered is None:
+        if registered is None or registered.type != wanted:
             continue
-        where = log.store.url(addresses.schema_key(log.prefix, registered.id))
-        if isinstance(converter, AvroConverter) and registered.type == "AVRO":
-            yield parse_schema(registered.text, [reference.text for reference in registered.references]), where
-        elif isinstance(converter, JsonSchemaConverter) and registered.type == "JSON":
-            yield json_schema_node(registered.text, registered.references, decimal_format="BASE64"), where
+        try:
+            node = _node(registered)
+        except ConfigurationError:  # no record of such a schema is landed
+            continue
+        yield node, log.store.url(addresses.schema_key(log.prefix, registered.id))
+
+
+def _node(registered: RegisteredSchema) -> Node:
+    if registered.type == "AVRO":
+        return parse_schema(registered.text, [reference.text for reference in registered.references])
+    return json_schema_node(registered.text, registered.references, decimal_format="BASE64")
 
 
 def _json_type(kind: Any, numeric: bool, path: str, remark: Callable[[str], None]) -> DataType:

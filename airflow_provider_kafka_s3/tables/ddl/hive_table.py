@@ -10,7 +10,7 @@ from airflow_provider_kafka_s3.config import JsonLines, Parquet
 from airflow_provider_kafka_s3.overriding import override
 from airflow_provider_kafka_s3.tables.ddl.dialect import Remark
 from airflow_provider_kafka_s3.tables.ddl.hive_statement import HiveStatement, HiveTypes, TableParts, as_documents
-from airflow_provider_kafka_s3.tables.ddl.model import DOCUMENT, Folder, LandedTable
+from airflow_provider_kafka_s3.tables.ddl.model import Folder, LandedTable, has_documents
 
 __all__ = ["Hive"]
 
@@ -33,7 +33,7 @@ class Hive(HiveStatement):
     @override
     def parts(self, table: LandedTable, remark: Remark) -> TableParts:
         settings = table.layout.record_format
-        if isinstance(settings, JsonLines) and any(column.type == DOCUMENT for column in table.columns):
+        if isinstance(settings, JsonLines) and has_documents(table.columns):
             return as_documents(table, remark, "STORED AS TEXTFILE", self.example)
         if isinstance(settings, Parquet) and any(pa.types.is_timestamp(column.type) for column in table.columns):
             remark("Hive reads timestamps of Parquet that are int64, as these are, from version 4 on (HIVE-21215).")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
@@ -27,6 +27,7 @@ __all__ = [
     "Shape",
     "TableName",
     "Texts",
+    "has_documents",
     "parts_of",
 ]
 
@@ -229,6 +230,15 @@ class Script:
         """All of it; a remark is in one line, whatever names it has."""
         comments = "".join(f"-- {' '.join(remark.split())}\n" for remark in self.remarks)
         return comments + "".join(f"{statement};\n" for statement in self.statements)
+
+
+def has_documents(columns: Iterable[Column]) -> bool:
+    """Whether some columns are JSON of any shape, or have it in them."""
+    return any(_has_document(column.type) for column in columns)
+
+
+def _has_document(kind: DataType) -> bool:
+    return kind == DOCUMENT or any(_has_document(part.type) for part in parts_of(kind))
 
 
 def parts_of(kind: pa.DataType) -> Sequence[pa.Field[DataType]]:

@@ -17,7 +17,7 @@ from airflow_provider_kafka_s3.tables.ddl.hive_statement import (
     csv_columns,
     without_folders,
 )
-from airflow_provider_kafka_s3.tables.ddl.model import DOCUMENT, Column, LandedTable, TableName
+from airflow_provider_kafka_s3.tables.ddl.model import Column, LandedTable, TableName, has_documents
 from airflow_provider_kafka_s3.tables.ddl.type_names import TypeNames
 
 __all__ = ["Trino"]
@@ -85,7 +85,7 @@ class Trino(Dialect):
     def _parts(self, table: LandedTable, remark: Remark) -> TableParts:
         example = "json_extract_scalar(value, '$.field')"
         match table.layout.record_format:
-            case JsonLines() if table.shape == "documents" or any(c.type == DOCUMENT for c in table.columns):
+            case JsonLines() if table.shape == "documents" or has_documents(table.columns):
                 return as_documents(table, remark, "TEXTFILE", example)
             case JsonLines():
                 return TableParts(table.columns, "JSON")

@@ -30,6 +30,7 @@ from airflow_provider_kafka_s3.config import (
     Hourly,
     JsonConverter,
     JsonLines,
+    JsonSchemaConverter,
     Layout,
     Naming,
     Parquet,
@@ -333,6 +334,25 @@ def test_envelopes_with_documents_are_documents_where_their_parts_cannot_be_text
     """The reader of JSON in Athena makes a text of any part; those of the others do not."""
     layout = Layout(topics_dir="lake", format=JsonLines(), content=Envelope(), key_converter=StringConverter())
     assert len(columns(script(landed(layout, [{"n": 1}], key=b"k"), dialect), dialect)) == names
+
+
+def test_a_map_whose_keys_are_no_strings_is_json_of_another_shape() -> None:
+    """In a struct, too: a text in Athena, and the whole document in Hive and Trino."""
+    text = json.dumps({"type": "object", "properties": {"of": {"type": "object", "properties": {"m": KEYED}}}})
+    topic = Topic(Layout(topics_dir="lake", format=JsonLines(), value_converter=JsonSchemaConverter()))
+    schema = topic.registry.register(text, type="JSON")
+    topic.append(topic.registry.frame(schema, b'{"of": {"m": [{"key": 1, "value": 2}]}}'))
+    topic.land()
+    assert columns(script(topic, "athena"), "athena")["of"] == "STRUCT<`m`: STRING>"
+    for dialect in ("hive", "trino"):
+        assert [*columns(script(topic, dialect), dialect)] == ["value", "partition"]
+
+
+KEYED = {
+    "type": "array",
+    "connect.type": "map",
+    "items": {"type": "object", "properties": {"key": {"type": "integer"}, "value": {"type": "integer"}}},
+}
 
 
 @pytest.mark.parametrize("dialect", HIVES)
