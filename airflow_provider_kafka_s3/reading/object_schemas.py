@@ -24,7 +24,7 @@ from airflow_provider_kafka_s3.storage.durable import DurableStore
 if TYPE_CHECKING:
     from pyarrow import DataType, Field
 
-__all__ = ["field_names", "schema_of_objects"]
+__all__ = ["field_names", "merged_schema", "schema_of_objects"]
 
 _READERS: Final = 16
 """Objects of which the schema is read at the same time."""
@@ -87,10 +87,22 @@ def schema_of_objects(store: DurableStore, objects: Sequence[DataObject]) -> pa.
             f"{url} has lines, or bytes, where other objects have columns. Select batches of one format, by batches=, "
             f"or give a schema"
         )
+    return merged_schema(urls)
+
+
+def merged_schema(places: Mapping[pa.Schema, str]) -> pa.Schema:
+    """The columns of several schemas together, each in a type that has all its values; every one may be null.
+
+    Args:
+        places: schemas, each with the place of it for errors.
+
+    Raises:
+        ConfigurationError: the types of a column do not go together.
+    """
     kinds: dict[str, dict[DataType, str]] = {}
-    for schema, url in urls.items():
+    for schema, place in places.items():
         for column in schema:
-            kinds.setdefault(column.name, {}).setdefault(column.type, url)
+            kinds.setdefault(column.name, {}).setdefault(_type(column.type), place)
     return pa.schema([pa.field(name, _common_type(name, of)) for name, of in kinds.items()])
 
 

@@ -110,7 +110,8 @@ def stage(table: Table, change: Change) -> Transaction:
             for added in change.files:
                 overwrite.append_data_file(added)
     else:
-        with update.fast_append() as append:
+        # Of many commits readers would have as many manifests.
+        with update.merge_append() as append:
             for added in change.files:
                 append.append_data_file(added)
     if change.expired:

@@ -20,6 +20,7 @@ from pyiceberg.partitioning import PartitionField
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import StringType
 
+from airflow_provider_kafka_s3.batch.remedies import RESTORE_RUN
 from airflow_provider_kafka_s3.config import Parquet
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, ForeignObjectError
 from airflow_provider_kafka_s3.parallel import in_threads
@@ -71,7 +72,7 @@ def read_footers(store: DurableStore, objects: Sequence[SnapshotObject]) -> list
         if rows != snapshot_object.records:
             raise ForeignObjectError(
                 f"object {snapshot_object.url} has {rows:,} rows, and {snapshot_object.records:,} by its manifest. "
-                f"Nothing was added. Compare it by kafka-s3 verify"
+                f"Nothing was added. Write it again from Kafka by {RESTORE_RUN}"
             )
         return footer
 

@@ -342,6 +342,7 @@ class TopicTable:
         columns = self._columns(first, lambda _: None).schema
         properties = {
             "format-version": "2",
+            "commit.manifest-merge.enabled": "true",
             "gc.enabled": str(self.settings.owned_by == "table").lower(),
         }
         spec = self._spec(columns)

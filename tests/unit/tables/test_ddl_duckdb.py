@@ -1,0 +1,367 @@
+"""The views of DuckDB have the records that were landed: run on copies of the objects of an S3 server.
+
+DuckDB reads a bucket by an extension that is downloaded, so the files have the place of the bucket.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+import json
+import math
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import fastavro
+import pytest
+
+from airflow_provider_kafka_s3.config import (
+    AvroContainer,
+    AvroConverter,
+    BlockGzip,
+    ByField,
+    ByKey,
+    ByPartition,
+    Chain,
+    Csv,
+    Daily,
+    DeviantArtNaming,
+    Envelope,
+    JsonConverter,
+    JsonLines,
+    JsonSchemaConverter,
+    Layout,
+    Naming,
+    Parquet,
+    ProtobufConverter,
+    RawBytes,
+    SiblingObjects,
+    StringConverter,
+    TimePattern,
+    default_partitioner,
+)
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings, S3Store, make_client
+from dev.s3_server import S3Server
+from tests.unit.batch.simulated_topic import Topic
+from tests.unit.tables.orders import (
+    DAY_MS,
+    FORMATS,
+    START,
+    declared,
+    landed,
+    layout_of,
+    orders,
+    record,
+    saved,
+    script,
+    values_in,
+)
+
+Rows = list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[S3Server]:
+    """An S3 server in a process of its own."""
+    with S3Server() as started:
+        yield started
+
+
+@pytest.fixture
+def store(server: S3Server) -> Iterator[S3Store]:
+    """An empty bucket."""
+    settings = S3Settings(endpoint_url=server.endpoint, region="us-east-1", addressing_style="path")
+    client = make_client(settings, S3Credentials(access_key_id="any", secret_access_key="any"))
+    bucket = f"lake-{uuid.uuid4().hex}"
+    client.create_bucket(Bucket=bucket)
+    yield S3Store(client, bucket, settings)
+    client.close()
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Callable[..., Rows]:
+    """Run the statements for a topic on copies of its objects, and read all rows of the view."""
+
+    def read(topic: Topic, order: str = "ALL", **called: Any) -> Rows:
+        saved(topic, tmp_path)
+        (statement,) = script(topic, "duckdb", **called).statements
+        bucket = f"s3://{topic.pipeline.log.store.url('').removeprefix('s3://')}"
+        with duckdb.connect() as database:
+            database.execute("SET TimeZone = 'UTC'; CREATE SCHEMA lake")
+            database.execute(statement.replace(bucket, f"{tmp_path}/"))
+            view = statement.split(" AS\n")[0].removeprefix("CREATE VIEW ")
+            found = database.sql(f"FROM {view} ORDER BY {order}")
+            return [dict(zip(found.columns, row, strict=True)) for row in found.fetchall()]
+
+    return read
+
+
+@pytest.mark.parametrize("record_format", [one for one in FORMATS if not isinstance(one, AvroContainer)], ids=str)
+def test_a_view_has_the_values_and_the_folders_of_all_records(
+    store: S3Store, rows: Callable[..., Rows], record_format: Any
+) -> None:
+    """With nested types, quotes, line breaks, nulls and empty texts; folders are numbers."""
+    topic = landed(layout_of(record_format, partitioner=Daily()), store=store)
+    nested = not isinstance(record_format, Csv)
+    expected = [
+        {**values_in(record_format, value), "year": 2026, "month": 1, "day": 2 + (n >= 4)}
+        for n, value in enumerate(orders(nested=nested))
+    ]
+    assert rows(topic, '"orderId"', database="lake", table="all orders") == expected
+
+
+@pytest.mark.parametrize("record_format", [Parquet(), Csv(null="NULL"), JsonLines()], ids=str)
+def test_objects_of_several_schemas_of_a_registry_are_in_one_view(
+    store: S3Store, rows: Callable[..., Rows], record_format: Any
+) -> None:
+    """A field that a schema does not have is null, an integer has the wider type, and CSV is read by its header."""
+    topic = Topic(Layout(topics_dir="lake", format=record_format, value_converter=AvroConverter()))
+    topic.bucket = store  # type: ignore[assignment]
+    for number, schema in enumerate((record(n="int", a="string"), record(b="string", n="long"))):
+        datum = io.BytesIO()
+        fastavro.schemaless_writer(datum, fastavro.parse_schema(schema), {"n": number << 40, "a": "x", "b": "y"})
+        topic.append(topic.registry.frame(topic.registry.register(json.dumps(schema)), datum.getvalue()))
+    topic.land()
+    assert rows(topic, "n") == [
+        {"n": 0, "a": "x", "b": None, "partition": 0},
+        {"n": 1 << 40, "a": None, "b": "y", "partition": 0},
+    ]
+
+
+@pytest.mark.parametrize("record_format", [JsonLines(), Parquet()], ids=str)
+def test_values_of_every_type_are_read(store: S3Store, rows: Callable[..., Rows], record_format: Any) -> None:
+    """Times of day, unions, maps with other keys, numbers that JSON does not have, nulls inside of lists."""
+    entry = {"type": "record", "name": "MapEntry", "fields": [{"name": n, "type": "int"} for n in ("key", "value")]}
+    fields = {
+        "t": {"type": "int", "logicalType": "time-millis"},
+        "local": {"type": "long", "logicalType": "local-timestamp-micros"},
+        "u": ["null", "int", "string"],
+        "d": "double",
+        "f": {"type": "fixed", "name": "F", "size": 2},
+        "e": {"type": "enum", "name": "E", "symbols": ["A", "B"]},
+        "items": {"type": "array", "items": ["null", "int"]},
+        "pairs": {"type": "array", "items": entry},
+        "nothing": "null",
+    }
+    value = {"t": 1_500, "local": 1_000, "u": "x", "d": "-Infinity", "f": "AAE=", "e": "B", "items": [1, None]}
+    value |= {"pairs": [{"key": 1, "value": 2}], "nothing": None}
+    layout = Layout(topics_dir="lake", format=record_format, value_converter=declared(**fields))
+    (row,) = rows(landed(layout, [value], store=store))
+    expected = {
+        **value,
+        "u": {"int": None, "string": "x"},
+        "d": -math.inf,
+        "partition": 0,
+    }
+    if isinstance(record_format, Parquet):
+        expected |= {
+            "t": dt.time(0, 0, 1, 500_000),
+            "local": dt.datetime.fromtimestamp(0.001, dt.UTC).replace(tzinfo=None),
+            "f": b"\x00\x01",
+        }
+    assert row == expected
+
+
+def test_json_of_a_json_schema_has_its_columns_and_that_of_protobuf_is_documents(
+    store: S3Store, rows: Callable[..., Rows]
+) -> None:
+    """Which message of a Protobuf schema a record is, is in the record only."""
+    topic = Topic(Layout(topics_dir="lake", format=JsonLines(), value_converter=JsonSchemaConverter()))
+    topic.bucket = store  # type: ignore[assignment]
+    text = json.dumps({"type": "object", "properties": {"n": {"type": "integer"}, "a": {"type": "string"}}})
+    topic.append(topic.registry.frame(topic.registry.register(text, type="JSON"), b'{"n": 1}'))
+    topic.land()
+    assert rows(topic) == [{"n": 1, "a": None, "partition": 0}]
+    topic.layout = Layout(topics_dir="lake", format=JsonLines(), value_converter=ProtobufConverter())
+    schema = topic.registry.register('syntax = "proto3"; message M { int32 n = 1; }', type="PROTOBUF")
+    topic.append(topic.registry.frame(schema, b"\x00\x08\x02"))
+    topic.land("second")
+    assert [json.loads(row["value"])["n"] for row in rows(topic, "value", table="documents")] == [1, 2]
+
+
+@pytest.mark.parametrize("record_format", [JsonLines(), BlockGzip(), JsonLines(compression="zstd")], ids=str)
+def test_documents_without_a_schema_are_json(store: S3Store, rows: Callable[..., Rows], record_format: Any) -> None:
+    """Of any shape; dead letters, which are below the same folder, and indices are no rows."""
+    layout = Layout(topics_dir="lake", format=record_format, errors="dead_letter")
+    documents = [{"n": 1}, {"n": [2, None]}, {"m": "x"}]
+    topic = landed(layout, [*documents, b"no JSON"], store=store)
+    assert any("_dead_letters" in info.key for info in store.list("lake/orders/"))
+    assert [json.loads(row["value"]) for row in rows(topic, "value")] == sorted(documents, key=json.dumps)
+
+
+@pytest.mark.parametrize("record_format", [JsonLines(on_null="write"), Parquet(on_null="write")], ids=str)
+def test_objects_of_keys_are_not_read(store: S3Store, rows: Callable[..., Rows], record_format: Any) -> None:
+    """They are beside those of values, and those of null values in a folder of their own."""
+    content = SiblingObjects(keys=JsonLines(), headers=JsonLines())
+    layout = Layout(
+        topics_dir="lake",
+        format=record_format,
+        value_converter=declared(n="long"),
+        content=content,
+        key_converter=StringConverter(),
+    )
+    topic = Topic(layout)
+    topic.bucket = store  # type: ignore[assignment]
+    topic.append(b'{"n": 1}', None, b'{"n": 2}', key=b"k")
+    topic.land()
+    assert any("/tombstone/" in info.key for info in store.list("lake/orders/"))
+    assert rows(topic, "n") == [{"n": 1, "partition": 0}, {"n": 2, "partition": 0}]
+
+
+@pytest.mark.parametrize("record_format", [JsonLines(on_null="write"), Parquet(on_null="write")], ids=str)
+def test_envelopes_are_whole_records(store: S3Store, rows: Callable[..., Rows], record_format: Any) -> None:
+    """Each offset once; the folder of the partition is the field; a null value is null."""
+    typed = isinstance(record_format, Parquet)
+    layout = Layout(
+        topics_dir="lake",
+        format=record_format,
+        content=Envelope(),
+        key_converter=StringConverter(),
+        value_converter=declared(n="long") if typed else JsonConverter(),
+    )
+    topic = Topic(layout, 2)
+    topic.bucket = store  # type: ignore[assignment]
+    for n in range(4):
+        topic.append(json.dumps({"n": n}).encode(), partition=n % 2, key=b"k%d" % n, timestamp=START)
+    topic.append(None, key=b"k4", timestamp=START)
+    topic.land()
+    found = rows(topic, 'partition, "offset"')
+    places = [(row["partition"], row["offset"], row["key"]) for row in found]
+    assert places == [(0, 0, "k0"), (0, 1, "k2"), (0, 2, "k4"), (1, 0, "k1"), (1, 1, "k3")]
+    values = [row["value"] if typed or row["value"] is None else json.loads(row["value"]) for row in found]
+    assert values == [{"n": 0}, {"n": 2}, None, {"n": 1}, {"n": 3}]
+
+
+@pytest.mark.parametrize("record_format", [JsonLines(), Parquet(), Csv(null="NULL")], ids=str)
+def test_a_field_that_is_called_like_a_folder_has_the_values_of_the_records(
+    store: S3Store, rows: Callable[..., Rows], record_format: Any
+) -> None:
+    """In any case; the other folders are columns."""
+    layout = Layout(
+        topics_dir="lake", format=record_format, value_converter=declared(n="long", Day="string"), partitioner=Daily()
+    )
+    topic = landed(layout, [{"n": 0, "Day": "Monday"}, {"n": 1, "Day": "02"}], store=store)
+    assert rows(topic, "n") == [
+        {"n": n, "Day": text, "year": 2026, "month": 1} for n, text in enumerate(("Monday", "02"))
+    ]
+
+
+@pytest.mark.parametrize("record_format", [JsonLines(), Parquet()], ids=str)
+def test_folders_of_keys_and_fields_have_their_values(
+    store: S3Store, rows: Callable[..., Rows], record_format: Any
+) -> None:
+    """Escaped ones, texts of digits, and null; a field of whole numbers is the same column as its folder."""
+    layout = Layout(
+        topics_dir="lake",
+        format=record_format,
+        value_converter=declared(n=["null", "long"], of=record_of_text()),
+        partitioner=Chain(partitioners=(ByField(names=("n", "of.x")), ByKey())),
+    )
+    topic = Topic(layout)
+    topic.bucket = store  # type: ignore[assignment]
+    expected = []
+    for n, key in enumerate(("007", "a/b c", "50%")):
+        number = None if n == 1 else n
+        topic.append(json.dumps({"n": number, "of": {"x": f"é={n}"}}).encode(), key=key.encode())
+        expected.append({"n": number, "of": {"x": f"é={n}"}, "of.x": f"é={n}", "key": key})
+    topic.land()
+    assert rows(topic, '"of.x"') == expected
+
+
+def record_of_text() -> dict[str, Any]:
+    """A record in a field."""
+    return {"type": "record", "name": "Of", "fields": [{"name": "x", "type": "string"}]}
+
+
+@pytest.mark.parametrize(
+    ("settings", "folders"),
+    [
+        ({"partitioner": TimePattern(path_format="YYYY/MM/dd", duration_ms=DAY_MS)}, {}),
+        ({"partitioner": TimePattern(path_format="'dt'=YYYY-MM-dd", duration_ms=DAY_MS)}, {"dt": "2026-01-02"}),
+        ({"partitioner": TimePattern(path_format="'a'/'year'=YYYY", duration_ms=DAY_MS)}, {"year": 2026}),
+        ({"naming": Naming(topic_prefix="topic[x]="), "partitioner": Daily()}, {"year": 2026, "month": 1, "day": 2}),
+        ({"naming": Naming(file_name_template="{{start_offset}}-{{partition}}-{{topic}}")}, {"partition": 0}),
+        ({"naming": DeviantArtNaming(), "partitioner": default_partitioner(DeviantArtNaming())}, {}),
+    ],
+    ids=str,
+)
+def test_folders_and_names_of_every_kind_are_found(
+    store: S3Store, tmp_path: Path, settings: dict[str, Any], folders: dict[str, Any]
+) -> None:
+    """Those that are no name=value are no columns; another topic in the same folders is not read."""
+    layout = Layout(topics_dir="lake", format=JsonLines(), value_converter=declared(n="long"), **settings)
+    topic = landed(layout, [{"n": 1}], store=store)
+    store.put_new("lake/2026-01-02/orders-more-00000-000000000000.json", b'{"n": 99}\n')
+    for info in store.list("lake/"):
+        stored = store.get(info.key)
+        assert stored is not None
+        (tmp_path / info.key).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / info.key).write_bytes(stored.body)
+    (statement,) = script(topic, "duckdb").statements
+    with duckdb.connect() as database:
+        database.execute(statement.replace(store.url(""), f"{tmp_path}/"))
+        found = database.sql("FROM orders")
+        assert [dict(zip(found.columns, row, strict=True)) for row in found.fetchall()] == [{"n": 1, **folders}]
+
+
+def test_a_layout_that_was_changed_has_one_view_of_what_goes_together(
+    store: S3Store, rows: Callable[..., Rows]
+) -> None:
+    """Another schema and another compression do; objects of another format, or with other folders, are named."""
+    layouts = [
+        layout_of(JsonLines(), value_converter=declared(n="int")),
+        layout_of(JsonLines(compression="gzip"), value_converter=declared(n="long", a=["null", "string"])),
+        layout_of(Parquet(), value_converter=declared(n="long")),
+        layout_of(JsonLines(), value_converter=declared(n="long"), partitioner=Daily()),
+        layout_of(BlockGzip(), value_converter=declared(n="long")),
+    ]
+    topic = Topic(layouts[0])
+    topic.bucket = store  # type: ignore[assignment]
+    for n, layout in enumerate(layouts):
+        topic.layout = layout
+        topic.append(b'{"n": %d}' % n, timestamp=START)
+        topic.land(f"run-{n}")
+    assert rows(topic, "n") == [{"n": n, "a": None, "partition": 0} for n in (0, 1, 4)]
+    (remark,) = [text for text in script(topic, "duckdb").remarks if "another format" in text]
+    assert remark.startswith(
+        "2 objects up to batch 4 have another format, other settings of it, or other folders, such as s3://"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("unknown", ["01", "unknown"]), ("__HIVE_DEFAULT_PARTITION__", [1, None])]
+)
+def test_records_without_a_time_are_in_their_folder(
+    store: S3Store, rows: Callable[..., Rows], name: str, expected: list[Any]
+) -> None:
+    """Folders of numbers are texts if they may have another name than that of null."""
+    layout = Layout(topics_dir="lake", format=JsonLines(), partitioner=Daily(), on_bad_timestamp=name)
+    topic = Topic(layout)
+    topic.bucket = store  # type: ignore[assignment]
+    topic.append(b"1", timestamp=START)
+    topic.append(b"2", timestamp=-1)
+    topic.land()
+    assert [row["month"] for row in rows(topic, "value")] == expected
+
+
+def test_what_duckdb_does_not_read_is_refused() -> None:
+    """With the topic, the format and the way out."""
+    for layout, why in (
+        (Layout(topics_dir="lake", format=RawBytes()), "RawBytes: it has no reader of raw bytes by lines"),
+        (Layout(topics_dir="lake", format=JsonLines(compression="bzip2")), "JsonLines: it reads no bzip2"),
+        (Layout(topics_dir="lake", format=JsonLines(), naming=Naming(directory_delim="-")), "puts the objects of all"),
+    ):
+        topic = landed(layout, [{"n": 1}])
+        with pytest.raises(ConfigurationError, match=rf"topic 'orders'.*{why}.*snapshot\.urls\(\)"):
+            script(topic, "duckdb")
+
+
+def test_avro_is_read_by_its_extension() -> None:
+    """Which is downloaded, so that this statement is not run here."""
+    view = script(landed(layout_of(AvroContainer(), partitioner=ByPartition())), "duckdb")
+    assert "read_avro(\n    's3://memory/lake/orders/partition=*/*[0-9].avro'" in view.text
+    assert "Avro needs the extension avro: INSTALL avro." in view.remarks
