@@ -57,6 +57,12 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--repair", action="store_true", help="with check: add objects that are missing, remove those accepted as lost"
     )
+    parser.add_argument(
+        "--unsafe-rows-are-absent",
+        action="store_true",
+        help="with --repair: add missing objects although other files of the table may have their rows: you know that "
+        "they do not",
+    )
 
 
 def table(access: Access) -> Answer:
@@ -150,7 +156,10 @@ def _status(access: Access, topic_table: TopicTable) -> Answer:
 
 
 def _check(access: Access, topic_table: TopicTable) -> Answer:
-    difference = topic_table.check(repair=access.arguments.repair and not access.arguments.dry_run)
+    arguments = access.arguments
+    difference = topic_table.check(
+        repair=arguments.repair and not arguments.dry_run, unsafe_rows_are_absent=arguments.unsafe_rows_are_absent
+    )
     lists = {"missing": difference.missing, "accepted as lost": difference.lost, "of no batch": difference.unknown}
     files, records = count(difference.files, "object"), count(difference.records, "record")
     lines: list[str | Line] = [

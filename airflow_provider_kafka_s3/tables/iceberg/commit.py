@@ -187,7 +187,7 @@ def _send(table: Table, transaction: Transaction) -> None:
 
 
 def _sweep(table: Table, failed: Sequence[Transaction]) -> None:
-    """Delete what attempts have left. The table was loaded after its head had moved on, so that none can land."""
+    """Delete what attempts have left that can land no more, since the head has moved on."""
     if not failed:
         return  # reading the manifest lists of all snapshots takes time
     try:
@@ -197,7 +197,9 @@ def _sweep(table: Table, failed: Sequence[Transaction]) -> None:
             for path in (snapshot.manifest_list, *(m.manifest_path for m in snapshot.manifests(table.io)))
         }
         producers: list[Any] = [producer for attempt in failed for producer in attempt._snapshot_producers]
-        for producer in producers:
+        head = table.metadata.current_snapshot_id
+        # On the head on which it was staged, an attempt that is on its way can still land.
+        for producer in (one for one in producers if one._parent_snapshot_id != head):
             for path in {*producer._written_manifests, *producer._written_manifest_lists} - used:
                 table.io.delete(path)
     except Exception as e:  # noqa: BLE001 - the batches are in; a manifest that nothing refers to does no harm

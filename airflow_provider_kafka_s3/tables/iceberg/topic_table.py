@@ -20,6 +20,7 @@ from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform,
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.config.tables import PARTITION, TableSettings
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.messages import count
 from airflow_provider_kafka_s3.progress import progress
 from airflow_provider_kafka_s3.reading.snapshot import Snapshot
 from airflow_provider_kafka_s3.reading.snapshot_objects import SnapshotObject
@@ -116,6 +117,7 @@ class Difference:
         missing: URLs of committed objects that the table lacks.
         lost: URLs of objects in the table that were accepted as lost.
         unknown: URLs of objects in the table, beside the topic's, that no batch has.
+        others: number of files in the table that are no objects of the topic.
         repaired: whether missing ones were added and lost ones removed.
     """
 
@@ -126,6 +128,7 @@ class Difference:
     missing: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
+    others: int = 0
     repaired: bool = False
 
 
@@ -198,19 +201,28 @@ class TopicTable:
             snapshots=len(table.metadata.snapshots),
         )
 
-    def check(self, *, repair: bool = False) -> Difference:
+    def check(self, *, repair: bool = False, unsafe_rows_are_absent: bool = False) -> Difference:
         """Compare the files of the table with the log, up to the last batch that is in.
 
         Args:
             repair: add objects that are missing and remove those that were accepted as lost, in one commit.
+            unsafe_rows_are_absent: add missing objects although the table has other files, which may have their rows:
+                you know that they do not.
 
         Raises:
-            ConfigurationError: there is no table.
+            ConfigurationError: there is no table; or other files may have the rows of missing objects.
         """
         table = self._require()
         difference, missing = self._compare(table)
         if not repair or not (difference.missing or difference.lost):
             return difference
+        if difference.missing and difference.others and not unsafe_rows_are_absent:
+            raise ConfigurationError(
+                f"table {self.table} lacks {count(len(missing), 'object')} of the topic, and has "
+                f"{count(difference.others, 'file')} of others. If the objects were rewritten (compacted), these have "
+                f"their rows, and a repair would add them twice. Nothing was changed. If they have not, repair with "
+                f"unsafe_rows_are_absent"
+            )
         footers = read_footers(self.log.store, missing)
         lost = {*difference.lost}
 
@@ -226,9 +238,7 @@ class TopicTable:
         with catalog_errors(f"table {self.table}"):
             commit(self._require, self.name, change, retrier=self.retrier, is_done=is_done)
         now, _ = self._compare(self._require())
-        return Difference(
-            self.table, now.batches, now.files, now.records, difference.missing, difference.lost, now.unknown, True
-        )
+        return replace(now, missing=difference.missing, lost=difference.lost, repaired=True)
 
     # -- batches ------------------------------------------------------------------------------------------------------
 
@@ -388,19 +398,19 @@ class TopicTable:
         lost = {self.log.store.url(key) for _, _, keys in snapshot.documents(numbers) for key in keys}
         files = {file.file_path: file for file in self._files(table)}
         folder = self.log.store.url(_folder_of(self.log))
-        ours = {url: file for url, file in files.items() if url in objects}
+        ours = [file for url, file in files.items() if url in objects]
+        others = files.keys() - objects.keys() - lost
         missing = [one for url, one in objects.items() if url not in files]
         return (
             Difference(
                 self.table,
                 last,
                 len(ours),
-                sum(file.record_count for file in ours.values()),
-                tuple(one.url for one in missing),
-                tuple(sorted(files.keys() & lost)),
-                tuple(
-                    sorted(url for url in files if url.startswith(folder) and url not in objects and url not in lost)
-                ),
+                sum(file.record_count for file in ours),
+                missing=tuple(one.url for one in missing),
+                lost=tuple(sorted(files.keys() & lost)),
+                unknown=tuple(sorted(url for url in others if url.startswith(folder))),
+                others=len(others),
             ),
             missing,
         )
