@@ -11,7 +11,18 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from airflow_provider_kafka_s3.cli import cat, convert, doctor, maintenance, repair, replay, status, takeover, verify
+from airflow_provider_kafka_s3.cli import (
+    cat,
+    convert,
+    doctor,
+    infer,
+    maintenance,
+    repair,
+    replay,
+    status,
+    takeover,
+    verify,
+)
 from airflow_provider_kafka_s3.cli.access import Access
 from airflow_provider_kafka_s3.cli.command import HelpFormatter, exit_codes
 from airflow_provider_kafka_s3.cli.output import FAILED, INTERRUPTED, RETRY, USAGE, error_json
@@ -24,7 +35,7 @@ __all__ = ["main", "parser"]
 
 log = logging.getLogger(__name__)
 
-_MODULES: Final = (status, verify, cat, replay, maintenance, repair, doctor, convert, takeover)
+_MODULES: Final = (status, verify, cat, replay, maintenance, repair, doctor, infer, convert, takeover)
 """Each has its commands, in the order of the help."""
 _SECRETS: Final = (
     "No option takes a secret: secrets come from Airflow connections, from the file of --kafka-config and from boto3's "
