@@ -171,6 +171,9 @@ class ScalarConverters:
 
     The value of a date, a time or a timestamp is its integer, that of a decimal its unscaled value, that of a map a
     dict, that of a union other than of null and one type a :class:`Branch`, or None.
+
+    Attributes:
+        make_record: makes the values of records.
     """
 
     def __init__(
@@ -190,7 +193,7 @@ class ScalarConverters:
             defaults: convert the defaults of a schema, in which bytes are text with one character per byte.
         """
         self._format = decimal_format
-        self._make_record = make_record
+        self.make_record = make_record
         self._null_is_default = null_is_default
         self._defaults = defaults
         self._of_defaults = self if defaults else ScalarConverters("BASE64", make_record, defaults=True)
@@ -274,7 +277,7 @@ class ScalarConverters:
             elif is_nullable(field.type):
                 has_default = True
             fields.append((field.name, self.make(field.type), has_default, default))
-        make_record, null_is_default = self._make_record, self._null_is_default
+        make_record, null_is_default = self.make_record, self._null_is_default
 
         def convert(value: Any) -> Any:
             if type(value) is not dict:
