@@ -87,7 +87,7 @@ class SurplusDecoder(JsonDecoder):
         self._extras: dict[int, list[str]] = {}
         self._learned: list[tuple[int, str]] = []
         self._refuses_unknown = True
-        self._looks_into_each = unknown_fields != "leave_out" and _hides_records(node)
+        self._looks_into_each = False
         self._split: Callable[[Any, Part], tuple[Any, Surplus | None]]
         self._watched: _Watched | None = None
         self._block: tuple[Array, int] | None = None
@@ -100,9 +100,15 @@ class SurplusDecoder(JsonDecoder):
     def _prepare(self, structs: Structs) -> None:
         structs = self._structs()  # those of the base class take any field
         super()._prepare(structs)
+        looks_into_unions = self._on_unknown != "leave_out"
+        self._looks_into_each = looks_into_unions and _hides_records(self._node)
         if self._looks_into_each:
             self._decode = _refuse
-        self._split = Split(structs.converters, rescues_values=self._on_unknown == "rescue").make(self._node)
+        self._split = Split(
+            structs.converters,
+            rescues_values=self._on_unknown == "rescue",
+            looks_into_unions=looks_into_unions,
+        ).make(self._node)
         self._watched = _watched(self._node, self._extras)
 
     def _structs(self) -> Structs:

@@ -220,11 +220,13 @@ class Split:
         converters: of the values.
         rescues_values: whether a value that does not fit its type is surplus, and null in its place, if null is a value
             of its field, its array or its map; otherwise it is an error. In a union of several types it is an error.
+        looks_into_unions: whether unknown fields of records in unions of several types are surplus.
     """
 
-    def __init__(self, converters: ScalarConverters, *, rescues_values: bool) -> None:
+    def __init__(self, converters: ScalarConverters, *, rescues_values: bool, looks_into_unions: bool = True) -> None:
         self._converters = converters
         self._rescues_values = rescues_values
+        self._looks_into_unions = looks_into_unions
 
     def make(self, node: Node) -> Callable[[Any, Part], tuple[Any, Surplus | None]]:
         """The function for a type; its arguments are a value of a document and its text.
@@ -325,6 +327,8 @@ class Split:
             convert_single, nullable = self._made(single, rescues_values=rescues_values), is_nullable(node)
             return lambda value, text: (None, None) if value is None and nullable else convert_single(value, text)
         plain: Convert = self._converters.make(node)
+        if not self._looks_into_unions:
+            return lambda value, _: (plain(value), None)
         branches = [self._made(branch, rescues_values=False) for branch in branches_without_null(node)]
 
         def convert(value: Any, text: Part) -> _Result:

@@ -16,6 +16,7 @@ from airflow_provider_kafka_s3.converters import json_decode
 from airflow_provider_kafka_s3.converters.declared_json import DeclaredJsonConverter
 from airflow_provider_kafka_s3.converters.port import TypedValues
 from airflow_provider_kafka_s3.converters.unknown_fields import UnknownFieldCounter
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
 
 Json = Any
 
@@ -425,6 +426,30 @@ def test_records_in_unions_of_several_types_are_looked_into() -> None:
     rows = landed_rows(convert(schema, texts, "rescue"))
     assert [rows[n]["_rescued"] for n in range(3)] == [None, '{"u":{"b":2}}', '{"u":{"b": 2}}']
     assert [invalid.row for invalid in convert(schema, texts, "fail").invalid] == [1, 2]
+    counter = UnknownFieldCounter()
+    assert [invalid.row for invalid in convert(schema, texts, "leave_out", counter).invalid] == [2]
+    assert counter.records == 0  # it would cost time
+
+
+@pytest.mark.parametrize("choice", ["leave_out", "rescue", "fail"])
+def test_a_recursive_schema_is_refused(choice: OnUnknownFields) -> None:
+    """With the error of other converters."""
+    schema = {"type": "record", "name": "R", "fields": [{"name": "r", "type": ["null", "R"]}]}
+    with pytest.raises(ConfigurationError, match="recursive"):
+        convert(schema, [b"{}"], choice)
+
+
+@pytest.mark.parametrize("schema", ["long", {"type": "array", "items": "long"}, ["null", "string", "long"]])
+def test_values_that_are_no_records_have_no_unknown_fields(schema: Json) -> None:
+    """They are converted with the other choices as before."""
+    values = binary_array([b"1", b"[1]", b"{}"], large=False)
+    before = DeclaredJsonConverter(json.dumps(schema)).convert(values, decode=True)
+    for choice in ("leave_out", "fail"):
+        counter = UnknownFieldCounter()
+        typed = DeclaredJsonConverter(json.dumps(schema), "NUMERIC", choice, counter).convert(values, decode=True)
+        assert typed.invalid == before.invalid
+        assert [group.values for group in typed.groups] == [group.values for group in before.groups]
+        assert counter.records == 0
 
 
 def test_blocks_of_a_large_batch_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,10 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_kafka_s3.arrays import binary_array
+from airflow_provider_kafka_s3.batch.source import Isolation
 from airflow_provider_kafka_s3.converters.json_decode import JsonDecoder
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.inspect.infer_schema import InferredSchema, infer_schema, sampled_offsets
+from airflow_provider_kafka_s3.overriding import override
 from airflow_provider_kafka_s3.schemas.avro import parse_schema
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 
@@ -194,6 +197,23 @@ def test_a_topic_whose_values_are_no_json_objects_is_refused(values: list[bytes 
     """With what was seen, and where."""
     with pytest.raises(ConfigurationError, match=message):
         infer_schema(topic_of(*values), "orders")
+
+
+def test_records_that_retention_deletes_meanwhile_are_no_error() -> None:
+    """The sample has the others."""
+
+    class Deleting(SimulatedKafka):
+        @override
+        def ends(self, topic: str, partitions: Sequence[int], isolation: Isolation) -> dict[int, int]:
+            ends = super().ends(topic, partitions, isolation)
+            self.delete_records(topic, 0, before=3)
+            return ends
+
+    kafka = Deleting()
+    kafka.create_topic("orders", 2)
+    for n in range(8):
+        kafka.append("orders", n % 2, b'{"a": %d}' % n, timestamp=n)
+    assert infer_schema(kafka, "orders").documents == 4
 
 
 def test_few_other_values_are_counted() -> None:
