@@ -127,19 +127,25 @@ class Committer:
         return decision
 
     def _warn_of_unknown_fields(self, plan: Plan, decision: Manifest) -> None:
-        """Say what was left out, or rescued."""
+        """Say what was left out, or rescued; warn once of the same fields, which most batches have."""
         unknown = decision.unknown_fields
         converter = None if plan.layout is None else plan.layout.value_converter
         if not unknown.records or not isinstance(converter, JsonConverter):
             return
         newest = few([printable(name, shown=_SHOWN) for name in reversed(unknown.names)], most=_NAMES)
-        fates = {"leave_out": "are left out", "rescue": f"are in {RESCUED}", "fail": "make a record a dead letter"}
+        fates = {
+            "leave_out": "these fields are left out",
+            "rescue": f"they are in {RESCUED}",
+            "fail": "these records are dead letters",
+        }
+        is_news = not self._warned.issuperset(unknown.names)
+        self._warned.update(unknown.names)
         log.log(
-            logging.INFO if converter.unknown_fields == "rescue" else logging.WARNING,
-            "topic %s: %s of batch %d have fields that the declared schema does not have, which %s (the newest: %s)",
+            logging.WARNING if is_news and converter.unknown_fields != "rescue" else logging.INFO,
+            "topic %s: batch %d has %s with fields that the declared schema does not have; %s (the newest: %s)",
             self.log.topic,
-            count(unknown.records, "record"),
             plan.batch,
+            count(unknown.records, "record"),
             fates[converter.unknown_fields],
             newest,
         )

@@ -181,8 +181,8 @@ def test_a_run_and_its_xcom_count_the_records(caplog: pytest.LogCaptureFixture) 
         first = topic.land("a")
     (warning,) = [message for message in caplog.messages if "declared schema" in message]
     assert warning == (
-        "topic orders: 1 record of batch 1 have fields that the declared schema does not have, which are left out (the "
-        "newest: x)"
+        "topic orders: batch 1 has 1 record with fields that the declared schema does not have; these fields are left "
+        "out (the newest: x)"
     )
     topic.append(b'{"id": 9, "z\\n": 1}', b'{"id": 9, "x": 1}')
     second = topic.land("b")
@@ -191,6 +191,18 @@ def test_a_run_and_its_xcom_count_the_records(caplog: pytest.LogCaptureFixture) 
     (of_topic,) = to_xcom({"orders": second}, resolved)["topics"].values()
     assert of_topic["unknown_fields"] == {"records": 2, "landed": 2, "names": ["z\n", "x"]}
     assert "2 records with unknown fields (the newest: x, z\\n)" in summary([second])
+
+
+def test_the_same_fields_are_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    """By a process that lands several batches with them; another field is worth another warning."""
+    topic = topic_of(layout("leave_out", Parquet()))
+    pipeline = topic.pipeline
+    with caplog.at_level(logging.INFO):
+        for run, value in enumerate((b'{"id": 1, "x": 1}', b'{"id": 1, "x": 1}', b'{"id": 1, "y": 1}')):
+            topic.append(value)
+            pipeline.land(topic.request(f"run-{run}"))
+    levels = [record.levelname for record in caplog.records if "declared schema" in record.getMessage()]
+    assert levels == ["WARNING", "INFO", "WARNING"]
 
 
 def test_a_plan_of_an_earlier_version_leaves_out() -> None:
