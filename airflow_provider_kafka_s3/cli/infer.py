@@ -64,7 +64,7 @@ def _evidence(inferred: InferredSchema) -> Iterator[str | Line | Table]:
     nulls = f", {count(inferred.null_values, 'null value')}" if inferred.null_values else ""
     yield f"topic {inferred.topic}: {numbers}{nulls}"
     for label, number in inferred.others.items():
-        yield Line(f"  {number:,} {label}: such records are invalid", "warning")
+        yield Line(f"  {label}: {number:,}; such records are invalid", "warning")
     head = ("field", "in", "nulls", "type", "seen")
     yield Table(head, [_row(field) for field in inferred.fields], indent=2)
     notes = [f"  {_path(field)}: {note}" for field in inferred.fields for note in _notes(field)]

@@ -231,13 +231,14 @@ class _Sample:
                 f"fields 'schema' and 'payload'); use JsonConverter(schemas_enable=True), which needs no other schema"
             )
         if documents < others:
-            kinds = [f"{number:,} {label}" for label, number in self.others.most_common()]
+            kinds = [
+                f"{label}: {number:,}" for label, number in (*self.others.most_common(), ("JSON objects", documents))
+            ]
             with_header = "bytes with the header of a schema registry" in self.others
             remedy = "value_converter='avro', 'protobuf' or 'json_schema'" if with_header else "another value_converter"
             raise ConfigurationError(
                 f"the values of topic {topic!r} are no JSON objects: of {count(self.records, 'record')} there are "
-                f"{few(kinds)}, and {count(documents, 'JSON object')}. The first other one is {self._first_other}. Use "
-                f"{remedy}"
+                f"{few(kinds)}. The first that is no object is {self._first_other}. Use {remedy}"
             )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 from airflow_provider_kafka_s3.converters.json_scalar import Convert, InvalidJsonError, Number, ScalarConverters
+from airflow_provider_kafka_s3.messages import count
 from airflow_provider_kafka_s3.schemas.nodes import ALLOWED_NAME, Primitive
 
 __all__ = ["FieldEvidence", "NoTypeError", "Schema", "Shape", "record_schema"]
@@ -313,7 +314,7 @@ class _Maker:
     def _type(self, shape: Shape, path: str, name: str) -> tuple[Schema, list[str]]:
         """The type of values, which always may be null, and what a person should know."""
         if shape.is_deep:
-            raise NoTypeError(f"more than {_DEEPEST} objects and arrays are inside each other")
+            raise NoTypeError(f"objects and arrays are nested more than {_DEEPEST} levels deep")
         kinds, notes = shape.kinds, [*_notes(shape)]
         branches: list[Schema] = []
         # A double takes the text "NaN", and a decimal digits: text comes first, so that it stays text.
@@ -368,13 +369,13 @@ def _notes(shape: Shape) -> Iterator[str]:
     kinds = shape.kinds
     numbers = kinds["long"] + kinds["beyond long"]
     if numbers and (kinds["double"] or kinds["beyond double"]):
-        yield f"{numbers:,} integers among numbers with a fraction: all are double"
+        yield f"{count(numbers, 'integer')} among numbers with a fraction: all are double"
     if kinds["beyond long"]:
-        yield f"{kinds['beyond long']:,} integers are beyond long (up to {shape.digits:,} digits)"
+        yield f"{count(kinds['beyond long'], 'integer')} beyond long (up to {shape.digits:,} digits)"
     if shape.rounded and _number(shape) == "double":
-        yield f"{shape.rounded:,} integers have more digits than a double: they are rounded"
+        yield f"{count(shape.rounded, 'integer')} with more digits than a double has, which are rounded"
     if kinds["beyond double"]:
-        yield f"{kinds['beyond double']:,} numbers are beyond double: no type holds them, so such values are invalid"
+        yield f"{count(kinds['beyond double'], 'number')} beyond double: no type holds them, so such values are invalid"
     if len({"number" if kind in _NUMBERS else kind for kind in kinds}) > 1:
         seen = ", ".join(f"{number:,} {kind}" for kind, number in sorted(kinds.items()))
         yield f"several types ({seen}): a union, which is a struct with a field for each type"

@@ -66,7 +66,7 @@ def test_values_that_are_no_objects_are_findings(documents: World) -> None:
     documents.kafka.append(TOPIC, 0, b"{", timestamp=9)
     output = documents.cli("infer-schema", "--topic", TOPIC)
     assert output.code == 1
-    assert "  1 bytes that are not JSON: such records are invalid\n" in output.out
+    assert "  bytes that are not JSON: 1; such records are invalid\n" in output.out
 
 
 def test_names_from_records_cannot_forge_lines(documents: World) -> None:
@@ -96,5 +96,5 @@ def test_a_topic_without_json_is_refused(world: World) -> None:
     """With what was seen and where; the records of the fixture are numbers."""
     output = world.cli("infer-schema", "--topic", TOPIC)
     assert output.code == 2
-    assert "of 6 records there are 6 JSON single values" in output.error
+    assert "of 6 records there are JSON single values (numbers, texts, booleans or null): 6" in output.error
     assert "partition 0, offset 0" in output.error
