@@ -185,7 +185,7 @@ def test_a_column_that_is_nested_too_deeply_is_left_out() -> None:
         ([None, b""], "2 records with a null value, and no other"),
         (
             [b"\0\0\0\0\7\2", b"\0\0\0\0\7\4", b"{}"],
-            "bytes with the header of a schema registry: 2, JSON objects: 1. The first that is no object is partition 0",
+            "bytes with the header of a schema registry: 2, JSON objects: 1. The first that is no object is part",
         ),
         ([b"a,b", b"c,d"], "bytes that are not JSON: 2"),
         ([b"[1]", b"[2]", b"3"], "JSON arrays: 2, JSON single values"),
