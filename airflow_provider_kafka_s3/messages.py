@@ -8,13 +8,19 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-__all__ = ["count", "either", "few", "nearest", "or_nearest", "readable", "size"]
+__all__ = ["count", "either", "few", "nearest", "or_nearest", "printable", "readable", "size"]
 
 _WIDTH: Final = 110
 """Characters of a line of prose at most; a longer word, such as a URL, is not broken."""
 
 _INDENT: Final = "    "
 """Indent of a command."""
+
+_SHOWN: Final = 300
+"""Characters of a text from elsewhere."""
+
+# Unicode categories Cc, Zl and Zp, and the characters that change the writing direction: they could forge lines.
+_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 _COMMAND: Final = re.compile(
     r"""(\()?`( (?:kafka-s3|pip[ ](?:un)?install|airflow)[ ]  # a command that can be run unchanged
@@ -112,3 +118,14 @@ def or_nearest(name: object, known: Iterable[str], what_is: str) -> str:
     """
     near = nearest(name, known)
     return f"; {what_is}" if near is None else f"; did you mean {near!r}? {what_is[:1].upper()}{what_is[1:]}"
+
+
+def printable(text: str, *, shown: int = _SHOWN) -> str:
+    """Text from elsewhere for a log, an error or a terminal: one line, of bounded length, without control characters.
+
+    Args:
+        text: of any kind.
+        shown: characters at most; the number of omitted characters is appended.
+    """
+    more = f"… and {len(text) - shown:,} characters more" if len(text) > shown else ""
+    return _CONTROL.sub(lambda c: c[0].encode("unicode_escape").decode(), text[:shown]) + more

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from airflow_provider_kafka_s3.documents.manifest import NO_UNKNOWN_FIELDS
 from airflow_provider_kafka_s3.exceptions import TerminalError, message_of
-from airflow_provider_kafka_s3.messages import count, size
+from airflow_provider_kafka_s3.messages import count, few, printable, size
 
 if TYPE_CHECKING:
     from airflow_provider_kafka_s3.airflow.run_window import RunWindow
@@ -20,6 +23,10 @@ _STATES: Final = {
     "accepted": "missing, accepted as lost",
 }
 
+_NAMES: Final = 5
+"""Unknown fields that the summary names."""
+_SHOWN: Final = 60
+"""Characters of such a name."""
 _MOST_LISTED: Final = 100
 """Batches, and keys of each state, that the XCom of ``verify`` and ``restore`` lists: a topic may have any number."""
 
@@ -45,6 +52,7 @@ def to_xcom(results: Mapping[str, TopicResult], resolved: RunWindow) -> dict[str
                                     # of the batches that this run decided:
              "landed": {"batches": 1, "records": 40000, "tombstones": 0, "ignored": 0, "dead_letters": 0,
                         "objects": 12, "size": 5242880},
+             "unknown_fields": {"records": 0, "landed": 0, "names": []},  # beside the declared schema
              "shared": false,       # whether another run planned some of the batches
              "skipped": {},         # offsets recorded as lost
              "verified": 0,         # objects that a repeated run checked and found
@@ -57,6 +65,7 @@ def to_xcom(results: Mapping[str, TopicResult], resolved: RunWindow) -> dict[str
          "size": 5242880,
          "landed": {"batches": 1, "records": 40000, "tombstones": 0, "ignored": 0, "dead_letters": 0, "objects": 12,
                     "size": 5242880},
+         "unknown_fields": {"records": 0, "landed": 0, "names": []},
          "wrote": true}
 
     ``size`` is in bytes as stored. A batch that covers the targets of two runs is in the XComs of both, and in
@@ -70,6 +79,7 @@ def to_xcom(results: Mapping[str, TopicResult], resolved: RunWindow) -> dict[str
         "topics": topics,
         **_counts(b for result in results.values() for b in result.batches),
         "landed": _counts(b for result in results.values() for b in result.batches if b.landed),
+        "unknown_fields": _unknown_fields([b for _, result in sorted(results.items()) for b in result.batches]),
         "wrote": any(t["wrote"] for t in topics.values()),
     }
 
@@ -97,6 +107,7 @@ def _topic(result: TopicResult) -> dict[str, Any]:
             for b in (result.batches if verification is None else result.batches[-_MOST_LISTED:])
         ],
         "landed": _counts(b for b in result.batches if b.landed),
+        "unknown_fields": _unknown_fields(result.batches),
         "shared": result.shared,
         "skipped": result.skipped.to_json(),
         "verified": result.verified,
@@ -121,6 +132,13 @@ def _counts(batches: Iterable[BatchSummary]) -> dict[str, int]:
     counted = list(batches)
     names = ("records", "tombstones", "ignored", "dead_letters", "objects", "size")
     return {"batches": len(counted), **{name: sum(getattr(b, name) for b in counted) for name in names}}
+
+
+def _unknown_fields(batches: Sequence[BatchSummary]) -> dict[str, Any]:
+    """What records have beside their declared schema; the names that appeared first are first."""
+    together = functools.reduce(operator.or_, (b.unknown_fields for b in batches), NO_UNKNOWN_FIELDS)
+    landed = sum(b.unknown_fields.records for b in batches if b.landed)
+    return {"records": together.records, "landed": landed, "names": [*together.names]}
 
 
 def summary(results: Iterable[TopicResult]) -> str:
@@ -149,6 +167,10 @@ def summary(results: Iterable[TopicResult]) -> str:
             parts.append(f"{count(landed['ignored'], 'null value')} ignored")
         if landed["dead_letters"]:
             parts.append(f"{count(landed['dead_letters'], 'dead letter')} below _dead_letters")
+        unknown = _unknown_fields([b for b in batches if b.landed])
+        if unknown["records"]:
+            names = few([printable(name, shown=_SHOWN) for name in reversed(unknown["names"])], most=_NAMES)
+            parts.append(f"{count(unknown['records'], 'record')} with unknown fields (the newest: {names})")
     if any(result.wrote for result in results) and (others := len(batches) - landed["batches"]):
         parts.append(f"{count(others, 'batch')} landed by other runs")
     if skipped:

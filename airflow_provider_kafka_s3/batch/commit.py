@@ -20,7 +20,7 @@ from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.objects import BatchObjects
 from airflow_provider_kafka_s3.batch.rebuild import BuildObjects, batch_loss
 from airflow_provider_kafka_s3.batch.source import Source
-from airflow_provider_kafka_s3.config import OnTagError
+from airflow_provider_kafka_s3.config import RESCUED, JsonConverter, OnTagError
 from airflow_provider_kafka_s3.documents.manifest import Manifest, SliceRows
 from airflow_provider_kafka_s3.documents.marker import fold
 from airflow_provider_kafka_s3.documents.plan import Plan
@@ -30,6 +30,7 @@ from airflow_provider_kafka_s3.exceptions import (
     raise_first,
 )
 from airflow_provider_kafka_s3.layout.hidden_fields import HiddenFields
+from airflow_provider_kafka_s3.messages import count, few, printable
 from airflow_provider_kafka_s3.parallel import Parallel, in_threads
 from airflow_provider_kafka_s3.registry.schemas import SchemaSource
 
@@ -37,6 +38,10 @@ __all__ = ["Committer"]
 
 log = logging.getLogger(__name__)
 
+_NAMES: Final = 5
+"""Unknown fields that a message names."""
+_SHOWN: Final = 60
+"""Characters of such a name."""
 _MARKER_TRIES: Final = 4
 """Attempts to replace the marker while the store gives no usable answer."""
 
@@ -117,7 +122,33 @@ class Committer:
         if decision.run == run and (warning := early_ends(plan, decision)) is not None:
             log.warning("%s", warning)
         self._warn_of_hidden_fields(rows)
+        if decision.run == run:
+            self._warn_of_unknown_fields(plan, decision)
         return decision
+
+    def _warn_of_unknown_fields(self, plan: Plan, decision: Manifest) -> None:
+        """Say what was left out, or rescued; warn once of the same fields, which most batches have."""
+        unknown = decision.unknown_fields
+        converter = None if plan.layout is None else plan.layout.value_converter
+        if not unknown.records or not isinstance(converter, JsonConverter):
+            return
+        newest = few([printable(name, shown=_SHOWN) for name in reversed(unknown.names)], most=_NAMES)
+        fates = {
+            "leave_out": "these fields are left out",
+            "rescue": f"they are in {RESCUED}",
+            "fail": "these records are dead letters",
+        }
+        is_news = not self._warned.issuperset(unknown.names)
+        self._warned.update(unknown.names)
+        log.log(
+            logging.WARNING if is_news and converter.unknown_fields != "rescue" else logging.INFO,
+            "topic %s: batch %d has %s with fields that the declared schema does not have; %s (the newest: %s)",
+            self.log.topic,
+            plan.batch,
+            count(unknown.records, "record"),
+            fates[converter.unknown_fields],
+            newest,
+        )
 
     def _warn_of_hidden_fields(self, rows: Sequence[SliceRows]) -> None:
         """Warn once of the same fields, which most batches have."""

@@ -76,6 +76,7 @@ class Covering:
             dead_letters=self.decision.dead_letters,
             size=self.decision.size,
             offsets=self.plan.claim,
+            unknown_fields=self.decision.unknown_fields,
         )
 
 

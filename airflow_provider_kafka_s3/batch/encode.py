@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
+from msgspec import UNSET
 
 from airflow_provider_kafka_s3.arrays import (
     Int64Array,
@@ -28,11 +29,13 @@ from airflow_provider_kafka_s3.batch.object_stats import ObjectStats
 from airflow_provider_kafka_s3.batch.rebuild import ReadSlice
 from airflow_provider_kafka_s3.batch.records_digest import RecordsDigest, RecordsOfBatch
 from airflow_provider_kafka_s3.config import KIB, MIB, Layout, Upload
+from airflow_provider_kafka_s3.converters.unknown_fields import UnknownFieldCounter
 from airflow_provider_kafka_s3.documents.manifest import (
     MAX_OBJECTS,
     ObjectEntry,
     SliceResult,
     SliceRows,
+    UnknownFields,
 )
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, SparkJobError
@@ -315,8 +318,14 @@ class _Encoding:
         self._layout = layout
         self._begin = begin
         self._splitter = splitter
+        self._unknown = UnknownFieldCounter()
         self._formats = make_formats(
-            layout, topic=plan.topic, partition=lambda: self._splitter.partition, schemas=schemas, waiting=waiting
+            layout,
+            topic=plan.topic,
+            partition=lambda: self._splitter.partition,
+            schemas=schemas,
+            waiting=waiting,
+            unknown_fields=self._unknown,
         )
         self._open: dict[str, list[_OpenPart]] = {}
         self.folders: set[str] = set()
@@ -346,6 +355,7 @@ class _Encoding:
             if rejected := [*prepared.rejected, *left_out]:
                 dead.add(batch, sorted(rejected, key=lambda r: r.row))
         dead.close()
+        unknown, names = self._unknown.take()
         return SliceResult(
             id=slice_.id,
             records=records,
@@ -353,6 +363,7 @@ class _Encoding:
             dead_letters=dead.count,
             tombstones=tombstones,
             next_offset=slice_.end,
+            unknown=UnknownFields(records=unknown, names=names) if unknown else UNSET,
         )
 
     def _write(self, slice_: Slice, batch: pa.RecordBatch, prepared: PreparedParts) -> list[Rejected]:

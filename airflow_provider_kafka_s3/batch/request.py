@@ -8,6 +8,7 @@ from typing import Literal
 
 from airflow_provider_kafka_s3.batch.source import Isolation
 from airflow_provider_kafka_s3.config import Layout, Limits
+from airflow_provider_kafka_s3.documents.manifest import NO_UNKNOWN_FIELDS, UnknownFields
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
 from airflow_provider_kafka_s3.documents.planner import PlannerTask
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
@@ -128,6 +129,7 @@ class BatchSummary:
         dead_letters: number of records that could not be written, in objects of their own.
         size: bytes of all its objects.
         offsets: claimed offsets.
+        unknown_fields: what records have beside their declared schema.
     """
 
     batch: int
@@ -141,6 +143,7 @@ class BatchSummary:
     dead_letters: int
     size: int
     offsets: Offsets
+    unknown_fields: UnknownFields = NO_UNKNOWN_FIELDS
 
 
 @dataclass(frozen=True)

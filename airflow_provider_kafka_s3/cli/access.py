@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from mypy_boto3_s3 import S3Client
 
-__all__ = ["Access", "add_options"]
+__all__ = ["Access", "add_kafka_options", "add_options"]
 
 _ADDRESSING_STYLES: Final = ("auto", "path", "virtual")
 _S3_OPTIONS: Final = ("endpoint_url", "region", "ca_bundle", "addressing_style")
@@ -62,6 +62,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="the operator's upload, for what is written: encryption, acl, storage_class, on_tag_error "
         "[KAFKA_S3_UPLOAD]",
     )
+    kafka = add_kafka_options(parser)
+    kafka.add_argument(
+        "--registry-conn-id",
+        metavar="ID",
+        help="Airflow connection of type http of a schema registry [KAFKA_S3_REGISTRY_CONN_ID]",
+    )
+
+
+def add_kafka_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """Add the options for Kafka alone; returns their group."""
     kafka = parser.add_argument_group("Kafka (one of these, for commands that need it)")
     kafka.add_argument(
         "--kafka-conn-id", metavar="ID", help="Airflow connection of type kafka [KAFKA_S3_KAFKA_CONN_ID]"
@@ -72,11 +82,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     kafka.add_argument(
         "--bootstrap-server", metavar="HOST:PORT", help="broker of a cluster without login [KAFKA_S3_BOOTSTRAP_SERVER]"
     )
-    kafka.add_argument(
-        "--registry-conn-id",
-        metavar="ID",
-        help="Airflow connection of type http of a schema registry [KAFKA_S3_REGISTRY_CONN_ID]",
-    )
+    return kafka
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from airflow_provider_kafka_s3.cli import (
     convert,
     ddl,
     doctor,
+    infer,
     maintenance,
     repair,
     replay,
@@ -36,7 +37,10 @@ __all__ = ["main", "parser"]
 
 log = logging.getLogger(__name__)
 
-_MODULES: Final = (status, verify, cat, table, ddl, replay, maintenance, repair, doctor, convert, takeover)
+_MODULES: Final = (
+    *(status, verify, cat, table, ddl, infer, replay),
+    *(maintenance, repair, doctor, convert, takeover),
+)
 """Each has its commands, in the order of the help."""
 _SECRETS: Final = (
     "No option takes a secret: secrets come from Airflow connections, from the file of --kafka-config and from boto3's "

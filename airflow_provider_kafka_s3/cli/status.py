@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import argparse
+import functools
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from airflow_provider_kafka_s3.cli.access import Access
 from airflow_provider_kafka_s3.cli.command import Command, add_topics_dir
 from airflow_provider_kafka_s3.cli.output import FINDINGS, OK, Answer, Line, Style, Table, count, ranges, size
+from airflow_provider_kafka_s3.documents.codec import printable
+from airflow_provider_kafka_s3.documents.manifest import NO_UNKNOWN_FIELDS
 from airflow_provider_kafka_s3.inspect.status import BatchStatus, TopicStatus
 from airflow_provider_kafka_s3.parallel import in_threads
 
 __all__ = ["COMMANDS", "list_topics", "status"]
 
+_SHOWN: Final = 60
+"""Characters of the name of a field."""
 _TOPICS: Final = 8
 """Topics that are read at the same time."""
 _STYLES: Final[Mapping[str, Style]] = {
     "gone": "bad",
-    **dict.fromkeys(("gaps", "lost", "debt", "dead letters"), "warning"),
+    **dict.fromkeys(("gaps", "lost", "debt", "dead letters", "unknown fields"), "warning"),
 }
 
 
@@ -90,6 +96,9 @@ def _status_lines(state: TopicStatus, reset: str) -> list[str | Line | Table]:
     if closed:
         lines.append("  last batches:")
         lines.append(_batches(closed))
+    if names := functools.reduce(operator.or_, (b.unknown_fields for b in closed), NO_UNKNOWN_FIELDS).names:
+        newest = ", ".join(printable(name, shown=_SHOWN) for name in reversed(names))
+        lines.append(f"  fields that the schema does not have, the newest first: {newest}")
     return lines
 
 
@@ -105,6 +114,7 @@ def _batches(batches: Sequence[BatchStatus]) -> Table:
         "tombstones": [b.tombstones for b in batches],
         "ignored": [b.ignored for b in batches],
         "dead letters": [b.dead_letters for b in batches],
+        "unknown fields": [b.unknown_fields.records for b in batches],
     }
     columns |= {name: [*counts] for name, counts in rare.items() if any(counts)}
     columns |= {"size": [size(b.size) for b in batches], "planned by": [b.reason or b.planned_by for b in batches]}

@@ -2,11 +2,13 @@
 
 from airflow_provider_kafka_s3.config.contents import Content, Envelope, SiblingObjects, ValuesOnly, parse_content
 from airflow_provider_kafka_s3.config.converters import (
+    RESCUED,
     AvroConverter,
     BytesConverter,
     Converter,
     JsonConverter,
     JsonSchemaConverter,
+    OnUnknownFields,
     ProtobufConverter,
     StringConverter,
     needs_registry,
@@ -86,6 +88,7 @@ __all__ = [
     "MAX_PARTS",
     "MIB",
     "MIN_PART_SIZE",
+    "RESCUED",
     "ROOT_LOCALE",
     "AvroCodec",
     "AvroContainer",
@@ -127,6 +130,7 @@ __all__ = [
     "OnError",
     "OnNull",
     "OnTagError",
+    "OnUnknownFields",
     "Parquet",
     "ParquetCompression",
     "PartSize",

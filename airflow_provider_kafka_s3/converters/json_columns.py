@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from operator import attrgetter
 from typing import Annotated, Any, Final, Literal, cast
@@ -43,7 +43,7 @@ from airflow_provider_kafka_s3.schemas.nodes import (
     only_branch,
 )
 
-__all__ = ["Column", "Structs", "is_plain"]
+__all__ = ["Column", "Structs", "is_plain", "is_plain_name"]
 
 _DIGITS: Final = re.compile(rb"(-?)([0-9]{1,60})(?:\.([0-9]{1,60}))?")
 _DATE_FORM: Final = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -51,7 +51,7 @@ _CLOCK_FORM: Final = r"[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{3}|\.[0-9]{6})?"
 _DAY_US: Final = 86_400_000_000
 _YEAR_ONE_US: Final = -62_135_596_800_000_000
 """The first microsecond that is a time here, since the epoch."""
-_REFUSED_NAME: Final = re.compile(r'[\x00-\x1f"\\]')
+_REFUSED_NAME: Final = re.compile(r'[\x00-\x1f"\\\ud800-\udfff]')
 
 
 class Structs:
@@ -62,10 +62,28 @@ class Structs:
     date, a time or a timestamp.
     """
 
-    def __init__(self, decimal_format: DecimalFormat, *, null_is_default: bool) -> None:
+    def __init__(
+        self,
+        decimal_format: DecimalFormat,
+        *,
+        null_is_default: bool,
+        refuses_unknown: bool = False,
+        extras: Mapping[int, Sequence[str]] | None = None,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            decimal_format: what strings are where the schema has a decimal.
+            null_is_default: whether null in a field that has a default is the default.
+            refuses_unknown: whether msgspec refuses fields of records that are neither of the schema nor extras.
+            extras: names of fields that records have beside those of the schema, by the identity of the record. They
+                are the attributes ``x0``, ``x1``, … of the objects, of ``msgspec.Raw``; None where they are absent.
+        """
         self.converters = ScalarConverters(decimal_format, self.make_record, null_is_default=null_is_default)
         self._format = decimal_format
         self._null_is_default = null_is_default
+        self._refuses_unknown = refuses_unknown
+        self._extras = extras or {}
         self._structs: dict[int, type[msgspec.Struct]] = {}
 
     def make_record(self, node: Record, values: Sequence[Any], /) -> Any:
@@ -84,7 +102,13 @@ class Structs:
                 else:
                     fields.append(name_and_type)
             names = {f"f{number}": part.name for number, part in enumerate(node.fields)} if is_plain(node) else None
-            self._structs[id(node)] = msgspec.defstruct("Struct", fields, rename=names, gc=False, kw_only=True)
+            if names is not None:
+                extras = {f"x{number}": name for number, name in enumerate(self._extras.get(id(node), ()))}
+                fields += [(attribute, msgspec.Raw, None) for attribute in extras]
+                names |= extras
+            self._structs[id(node)] = msgspec.defstruct(
+                "Struct", fields, rename=names, gc=False, kw_only=True, forbid_unknown_fields=self._refuses_unknown
+            )
         return self._structs[id(node)]
 
     def type_of_field(self, part: Field) -> Any:
@@ -196,7 +220,12 @@ class Structs:
 
 def is_plain(node: Record) -> bool:
     """Whether msgspec accepts the names of the fields."""
-    return not any(_REFUSED_NAME.search(part.name) for part in node.fields)
+    return all(is_plain_name(part.name) for part in node.fields)
+
+
+def is_plain_name(name: str) -> bool:
+    """Whether msgspec accepts a name as that of a field."""
+    return _REFUSED_NAME.search(name) is None
 
 
 def _default(value: Any) -> Any:

@@ -79,11 +79,14 @@ class JsonDecoder:
         Raises:
             ConfigurationError: the schema is recursive, or has a default that does not fit its type.
         """
+        self._node = node
         self._type = arrow_type(node)
-        structs = Structs(decimal_format, null_is_default=null_is_default)
-        self._convert = structs.converters.make(node)
-        self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(structs.type_of(node)).decode
-        self._column = structs.column(node, self._type, nullable=True)
+        self._prepare(Structs(decimal_format, null_is_default=null_is_default))
+
+    def _prepare(self, structs: Structs) -> None:
+        self._convert = structs.converters.make(self._node)
+        self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(structs.type_of(self._node)).decode
+        self._column = structs.column(self._node, self._type, nullable=True)
 
     def decode(self, values: Array) -> DecodedJson:
         """Decode a batch.
@@ -124,7 +127,11 @@ class JsonDecoder:
             for row in sorted(wrong):
                 objects[row] = self._convert_row(cast("bytes", texts[row]), first + row, reasons)
             column = self._column.array(objects, np.arange(len(texts), dtype=np.int64), set())
+        self._inspect(objects, first)
         return column
+
+    def _inspect(self, objects: list[Any], first: int) -> None:
+        """Look at the objects of which a column was made; for subclasses."""
 
     def _decode_text(self, text: bytes) -> Any:
         text.decode()  # msgspec does not check the strings that it skips

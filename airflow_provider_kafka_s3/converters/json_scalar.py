@@ -36,6 +36,7 @@ __all__ = [
     "Branch",
     "Convert",
     "InvalidJsonError",
+    "Number",
     "ScalarConverters",
     "document",
     "integer_bounds",
@@ -90,7 +91,7 @@ class Branch(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Number:
+class Number:
     """A number as it stands in a document: with a fraction or an exponent, or long."""
 
     text: str
@@ -146,15 +147,15 @@ def _depth(text: bytes) -> int:
     return deepest
 
 
-def _integer(text: str) -> int | _Number:
-    return int(text) if len(text) <= _LONG_NUMBER else _Number(text)
+def _integer(text: str) -> int | Number:
+    return int(text) if len(text) <= _LONG_NUMBER else Number(text)
 
 
 def _refuse_constant(name: str) -> NoReturn:
     raise InvalidJsonError(f"is not one JSON document: {name} is no number of JSON")
 
 
-_DECODER: Final = json.JSONDecoder(parse_float=_Number, parse_int=_integer, parse_constant=_refuse_constant)
+_DECODER: Final = json.JSONDecoder(parse_float=Number, parse_int=_integer, parse_constant=_refuse_constant)
 
 
 def integer_bounds(node: Primitive) -> tuple[int, int]:
@@ -170,6 +171,9 @@ class ScalarConverters:
 
     The value of a date, a time or a timestamp is its integer, that of a decimal its unscaled value, that of a map a
     dict, that of a union other than of null and one type a :class:`Branch`, or None.
+
+    Attributes:
+        make_record: makes the values of records.
     """
 
     def __init__(
@@ -189,7 +193,7 @@ class ScalarConverters:
             defaults: convert the defaults of a schema, in which bytes are text with one character per byte.
         """
         self._format = decimal_format
-        self._make_record = make_record
+        self.make_record = make_record
         self._null_is_default = null_is_default
         self._defaults = defaults
         self._of_defaults = self if defaults else ScalarConverters("BASE64", make_record, defaults=True)
@@ -273,7 +277,7 @@ class ScalarConverters:
             elif is_nullable(field.type):
                 has_default = True
             fields.append((field.name, self.make(field.type), has_default, default))
-        make_record, null_is_default = self._make_record, self._null_is_default
+        make_record, null_is_default = self.make_record, self._null_is_default
 
         def convert(value: Any) -> Any:
             if type(value) is not dict:
@@ -335,7 +339,7 @@ def _kind(value: Any) -> str:
         bool: "a boolean",
         int: "a number",
         float: "a number",
-        _Number: "a number",
+        Number: "a number",
         str: "a string",
         list: "an array",
         dict: "an object",
@@ -420,7 +424,7 @@ def _integers(node: Primitive) -> Convert:
     name = str(node.logical or node.name)
 
     def convert(value: Any) -> int:
-        if type(value) is _Number:
+        if type(value) is Number:
             number = _scaled(value.text, 0)
         elif type(value) is int:
             number = value
@@ -443,7 +447,7 @@ def _floats(name: str) -> Convert:
     def convert(value: Any) -> float:
         if type(value) is str and value in _NOT_FINITE:
             return _NOT_FINITE[value]
-        if type(value) is _Number:
+        if type(value) is Number:
             number = float(value.text)
         elif type(value) in (int, float):
             number = float(value)
@@ -464,7 +468,7 @@ def _decimals(decimal: Decimal, unscaled: Callable[[str, int], int]) -> Convert:
             number = unscaled(value, scale)
         elif type(value) is int:
             number = value * 10**scale
-        elif type(value) is _Number:
+        elif type(value) is Number:
             number = _scaled(value.text, scale)
         else:
             raise _unlike(value, "a decimal")

@@ -10,7 +10,6 @@ import datetime
 import hashlib
 import json
 import os
-import re
 import socket
 import uuid
 from typing import Any, Final, TypeVar
@@ -24,6 +23,7 @@ from airflow_provider_kafka_s3.exceptions import (
     CorruptControlError,
     UnsupportedFormatError,
 )
+from airflow_provider_kafka_s3.messages import printable
 from airflow_provider_kafka_s3.storage.port import MAX_WHOLE
 from airflow_provider_kafka_s3.structs import convert_to_struct
 from airflow_provider_kafka_s3.version import __version__
@@ -56,7 +56,6 @@ MAX_PARTITION: Final = 2**31 - 1
 """Kafka numbers partitions with 32 bits."""
 
 _MAX_DIGITS: Final = 19
-_SHOWN: Final = 300
 _SHOWN_VERSION: Final = 40
 
 _SMALLER_BATCH: Final = (
@@ -76,9 +75,6 @@ _SHORTER: Final = {
 
 _STAMPS: Final = ("written_by", "write_id", "created_at", "version")
 _ENVELOPE: Final = ("kind", "format", "sha256", *_STAMPS, "process", "task")
-
-# Unicode categories Cc, Zl and Zp, and the characters that change the writing direction: they could forge lines.
-_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -221,17 +217,6 @@ def _unsupported(kind: type[Document], version: object, where: str, why: str) ->
         f"upgrade airflow-provider-kafka-s3 here: this worker has version {__version__}, and {wrote} wrote the "
         f"{_kind(kind)}, which this one does not support ({printable(why)}). Nothing was changed. See {where}"
     )
-
-
-def printable(text: str, *, shown: int = _SHOWN) -> str:
-    """Text from a document for a log, an error or a terminal: one line, of bounded length, without control characters.
-
-    Args:
-        text: of any kind.
-        shown: characters at most; the number of omitted characters is appended.
-    """
-    more = f"… and {len(text) - shown:,} characters more" if len(text) > shown else ""
-    return _CONTROL.sub(lambda c: c[0].encode("unicode_escape").decode(), text[:shown]) + more
 
 
 def _kind(kind: type[Document]) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import operator
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -11,6 +13,7 @@ from typing import Final, Literal
 import msgspec
 
 from airflow_provider_kafka_s3.config import MAX_PARTS
+from airflow_provider_kafka_s3.converters.unknown_fields import LONGEST_NAME, MAX_NAMES
 from airflow_provider_kafka_s3.documents.codec import Document
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.layout.hidden_fields import HiddenFields
@@ -24,7 +27,18 @@ from airflow_provider_kafka_s3.layout.keys import (
 )
 from airflow_provider_kafka_s3.storage.port import Part
 
-__all__ = ["MAX_OBJECTS", "Amend", "ContentHash", "Manifest", "ObjectEntry", "SlicePart", "SliceResult", "SliceRows"]
+__all__ = [
+    "MAX_OBJECTS",
+    "NO_UNKNOWN_FIELDS",
+    "Amend",
+    "ContentHash",
+    "Manifest",
+    "ObjectEntry",
+    "SlicePart",
+    "SliceResult",
+    "SliceRows",
+    "UnknownFields",
+]
 
 MAX_OBJECTS: Final = 100_000
 """Objects of one batch at most: one manifest lists them, and one process completes them."""
@@ -38,6 +52,32 @@ _CRC32: Final = re.compile("[0-9A-Fa-f]{8}")
 _DIGEST: Final = re.compile("([0-9a-f]{32})?")
 
 
+class UnknownFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Fields of records that their declared schema does not have, and values that do not fit it.
+
+    Information for people; no decision depends on it.
+
+    Attributes:
+        records: number of records with some.
+        names: the last of their paths in the order in which they appeared.
+    """
+
+    records: int = 0
+    names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.records < 0 or len(self.names) > MAX_NAMES or any(len(name) > LONGEST_NAME for name in self.names):
+            raise ValueError(f"there cannot be {self.records} records with {len(self.names)} unknown fields")
+
+    def __or__(self, other: UnknownFields) -> UnknownFields:
+        """Those of both; names that are in both are where the first one has them."""
+        names = [*dict.fromkeys((*self.names, *other.names))]
+        return UnknownFields(records=self.records + other.records, names=tuple(names[-MAX_NAMES:]))
+
+
+NO_UNKNOWN_FIELDS: Final = UnknownFields()
+
+
 class SliceResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a slice was read.
 
@@ -48,6 +88,8 @@ class SliceResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         dead_letters: number of records that could not be written and are dead letters.
         tombstones: number of the records whose value is null and that have no object of values.
         next_offset: one past the last offset that was read; equal to the slice's end.
+        unknown: fields that the declared schema of the values does not have; absent: no record has one, or an earlier
+            version wrote the batch.
     """
 
     id: int
@@ -56,6 +98,7 @@ class SliceResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     dead_letters: int = 0
     tombstones: int = 0
     next_offset: int
+    unknown: UnknownFields | msgspec.UnsetType = msgspec.UNSET
 
     def __post_init__(self) -> None:
         if not 0 <= self.tombstones <= self.records or self.ignored < 0 or self.dead_letters < 0:
@@ -237,6 +280,12 @@ class Manifest(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def dead_letters(self) -> int:
         """Records in its objects of dead letters."""
         return sum(s.dead_letters for s in self.slices)
+
+    @property
+    def unknown_fields(self) -> UnknownFields:
+        """Fields that the declared schema of the values does not have."""
+        of_slices = (s.unknown for s in self.slices if isinstance(s.unknown, UnknownFields))
+        return functools.reduce(operator.or_, of_slices, NO_UNKNOWN_FIELDS)
 
     @property
     def size(self) -> int:

@@ -17,6 +17,7 @@ from airflow_provider_kafka_s3.converters.port import RecordConverter, ValueConv
 from airflow_provider_kafka_s3.converters.primitive import BytesValueConverter, StringValueConverter
 from airflow_provider_kafka_s3.converters.protobuf import ProtobufRegistryConverter
 from airflow_provider_kafka_s3.converters.record_parts import ColumnConverter, EnvelopeConverter, HeadersConverter
+from airflow_provider_kafka_s3.converters.unknown_fields import UnknownFieldCounter
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, message_of
 from airflow_provider_kafka_s3.formats.block_gzip import BlockGzipFormat
 from airflow_provider_kafka_s3.formats.custom import CheckedFormat
@@ -41,6 +42,7 @@ def make_formats(
     partition: Callable[[], int],
     schemas: SchemaSource | None = None,
     waiting: WaitingRows | None = None,
+    unknown_fields: UnknownFieldCounter | None = None,
 ) -> PartFormats:
     """The formats of the objects of a slice, or of several slices.
 
@@ -50,6 +52,8 @@ def make_formats(
         partition: gives the Kafka partition of the records that are prepared.
         schemas: of the registry; None: the layout needs none.
         waiting: the rows of all open Parquet files; None: they stay in memory.
+        unknown_fields: counts the values with fields that their declared schema does not have; None: they are not
+            counted.
 
     Raises:
         ConfigurationError: see :func:`make_format`.
@@ -69,7 +73,9 @@ def make_formats(
     if is_enveloped:
         envelope = EnvelopeConverter(
             _value_converter(layout.key_converter, schemas),
-            _value_converter(converter, schemas, names_and_versions=evolving is not None),
+            _value_converter(
+                converter, schemas, names_and_versions=evolving is not None, unknown_fields=unknown_fields
+            ),
             topic=topic,
             partition=partition,
         )
@@ -86,7 +92,15 @@ def make_formats(
             writes_nulls=layout.format.on_null == "write" and not isinstance(content, config.SiblingObjects),
         )
     else:
-        main = make_format(lines, converter, schemas, topic=evolving, fields=fields, waiting=waiting)
+        main = make_format(
+            lines,
+            converter,
+            schemas,
+            topic=evolving,
+            fields=fields,
+            waiting=waiting,
+            unknown_fields=unknown_fields,
+        )
         values = _in_objects(layout.format, main)
     siblings: Mapping[str, RecordFormat] = {}
     if isinstance(content, config.SiblingObjects):
@@ -120,6 +134,7 @@ def make_format(
     topic: str | None = None,
     fields: Mapping[str, Sequence[str]] | None = None,
     waiting: WaitingRows | None = None,
+    unknown_fields: UnknownFieldCounter | None = None,
 ) -> RecordFormat:
     """The format of the values or the keys of a slice.
 
@@ -132,6 +147,7 @@ def make_format(
             schema, which values of others are projected to. None: any other layout.
         fields: of values with a schema, that partitioners need: by name, their paths.
         waiting: see :func:`make_formats`.
+        unknown_fields: see :func:`make_formats`.
 
     Raises:
         ConfigurationError: the settings are refused, or schemas are missing.
@@ -141,7 +157,7 @@ def make_format(
         return JsonLinesFormat(settings, part, fields=[*(fields or {})])
     if isinstance(settings, config.RawBytes):
         return RawFormat(settings, part)
-    values = _value_converter(converter, schemas, names_and_versions=topic is not None)
+    values = _value_converter(converter, schemas, names_and_versions=topic is not None, unknown_fields=unknown_fields)
     return _typed_format(settings, ColumnConverter(values, part), part, topic, fields=fields, waiting=waiting)
 
 
@@ -162,7 +178,11 @@ def _siblings(
 
 
 def _value_converter(
-    settings: config.Converter | None, schemas: SchemaSource | None, *, names_and_versions: bool = False
+    settings: config.Converter | None,
+    schemas: SchemaSource | None,
+    *,
+    names_and_versions: bool = False,
+    unknown_fields: UnknownFieldCounter | None = None,
 ) -> ValueConverter:
     match settings:
         case None | config.BytesConverter():
@@ -170,7 +190,9 @@ def _value_converter(
         case config.StringConverter():
             return StringValueConverter()
         case config.JsonConverter(schema=str() as schema, decimal_format=decimal_format):
-            return DeclaredJsonConverter(schema, decimal_format or "NUMERIC")
+            return DeclaredJsonConverter(
+                schema, decimal_format or "NUMERIC", settings.unknown_fields, counter=unknown_fields
+            )
         case config.JsonConverter(schemas_enable=True, decimal_format=decimal_format):
             return EnvelopedJsonConverter(decimal_format or "BASE64", names_and_versions=names_and_versions)
         case config.JsonConverter():

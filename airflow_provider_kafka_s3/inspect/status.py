@@ -10,7 +10,7 @@ from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.planning import incremental_target
 from airflow_provider_kafka_s3.batch.source import Isolation, Source
 from airflow_provider_kafka_s3.batch.view import View
-from airflow_provider_kafka_s3.documents.manifest import Manifest
+from airflow_provider_kafka_s3.documents.manifest import NO_UNKNOWN_FIELDS, Manifest, UnknownFields
 from airflow_provider_kafka_s3.documents.marker import Marker
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets, Ranges, subtract
 from airflow_provider_kafka_s3.documents.plan import Plan
@@ -37,6 +37,8 @@ class BatchStatus:
         ignored: number of null values that were left out.
         dead_letters: number of records in its objects of dead letters.
         size: bytes of a commit.
+        unknown_fields: what records have beside their declared schema, which its JSON has as well: the number of
+            records, and the last names in the order of their appearance.
         reason: why it was abandoned, and by whom.
     """
 
@@ -52,6 +54,7 @@ class BatchStatus:
     ignored: int
     dead_letters: int
     size: int
+    unknown_fields: UnknownFields
     reason: str
 
 
@@ -141,7 +144,12 @@ class TopicStatus:
 
 
 def _batch_json(batch: BatchStatus) -> dict[str, Any]:
-    return {**vars(batch), "offsets": batch.offsets.to_json()}
+    unknown = batch.unknown_fields
+    return {
+        **vars(batch),
+        "offsets": batch.offsets.to_json(),
+        "unknown_fields": {"records": unknown.records, "names": [*unknown.names]},
+    }
 
 
 def topic_status(
@@ -195,6 +203,7 @@ def _batch(topic_log: TopicLog, marker: Marker, batch: int) -> BatchStatus:
         ignored=0 if decision is None else decision.ignored,
         dead_letters=0 if decision is None else decision.dead_letters,
         size=0 if decision is None else decision.size,
+        unknown_fields=NO_UNKNOWN_FIELDS if decision is None else decision.unknown_fields,
         reason="" if decision is None or decision.reason is None else f"{decision.reason} ({decision.operator})",
     )
 

@@ -31,6 +31,7 @@ from airflow_provider_kafka_s3.config import (
     Daily,
     Format,
     GzipEncoder,
+    JsonConverter,
     JsonLines,
     Layout,
     Parquet,
@@ -247,6 +248,47 @@ def _branches(contact: str | int) -> dict[str, Any]:
     }
 
 
+def _rescued() -> Case:
+    """Orders by a declared schema, with fields beside it and values that do not fit."""
+    schema = {
+        "type": "record",
+        "name": "Order",
+        "fields": [
+            {"name": "id", "type": "long"},
+            {"name": "n", "type": ["null", "long"], "default": None},
+            {"name": "home", "type": ["null", {"type": "record", "name": "Home", "fields": _HOME}], "default": None},
+        ],
+    }
+    converter = JsonConverter(schema=json.dumps(schema), unknown_fields="rescue")
+    surpluses = [_surplus(n) for n in range(_ROWS)]
+    return Case(
+        Layout(topics_dir="lake", format=Parquet(), value_converter=converter),
+        lambda topic: topic.append(*(text.encode() for text, _ in surpluses)),
+        lambda body: pq.read_table(io.BytesIO(body)).to_pylist(),
+        [row for _, row in surpluses],
+        ("pyarrow",),
+    )
+
+
+_HOME: Final = [{"name": "city", "type": ["null", "string"], "default": None}]
+_LARGE: Final = "1" + "0" * 40
+
+
+def _surplus(n: int) -> tuple[str, dict[str, Any]]:
+    """A document and its row: the digits of numbers stay, and names are sorted."""
+    city = f"city {n % 5}"
+    cases: tuple[tuple[str, str | None, str | None], ...] = (
+        ("", None, None),
+        (f', "b": 1.10, "a": [{_LARGE}]', None, f'{{"a":[{_LARGE}],"b":1.10}}'),
+        (f', "n": "{n}", "n2": null', None, f'{{"n":"{n}","n2":null}}'),
+        (f', "home": {{"zip": {n}, "city": "{city}"}}', city, f'{{"home":{{"zip":{n}}}}}'),
+        (', "home": "none", "é": "\\u00e9"', None, '{"home":"none","é":"\\u00e9"}'),
+    )
+    members, home, rescued = cases[n % len(cases)]
+    row = {"id": n, "n": None, "home": None if home is None else {"city": home}, "_rescued": rescued}
+    return f'{{"id": {n}{members}}}', row
+
+
 def _raw(compression: CompressionName) -> Case:
     values = [bytes(range(n)).replace(b"\n", b"") + b"y" * (0 if compression == "none" else _PAD) for n in range(_ROWS)]
     return Case(
@@ -376,6 +418,7 @@ CASES: Final[Mapping[str, Case]] = {
     "parquet-zstd-plain": _parquet("zstd", compression_level=3, integer_encoding="plain"),
     "parquet-zstd-ids": _parquet("zstd", field_ids="path"),
     **{f"csv-{name}": _csv(name) for name in get_args(CompressionName)},
+    "json-rescued": _rescued(),
     "dead-letters": _dead_letters(),
     "merged": _merged(),
 }

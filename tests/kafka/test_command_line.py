@@ -95,3 +95,30 @@ def test_a_refused_login_is_a_finding_of_the_doctor(
     denied = [f for f in data["findings"] if f["check"].startswith("topic ")]
     assert (code, denied[0]["level"], "AccessDeniedError" in denied[0]["message"]) == (1, "error", True)
     assert "wrong-canary" not in text
+
+
+def test_the_schema_of_a_topic_is_inferred_from_a_broker(
+    kafka_broker: KafkaBroker, sasl_config: dict[str, object], make_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """With a login: the oldest and the newest records of all partitions; those between are not read."""
+    topic = make_topic(2)
+    values = [
+        {"id": n, **({"old": 1} if n < 10 else {"new": 1.5} if n >= 990 else {"between": 1})} for n in range(1000)
+    ]
+    kafka_broker.produce(
+        topic, [Message(json.dumps(value).encode(), partition=n % 2) for n, value in enumerate(values)]
+    )
+    config = tmp_path / "kafka.json"
+    config.write_text(json.dumps(sasl_config))
+    line = [sys.executable, "-m", "airflow_provider_kafka_s3.cli", "infer-schema", "--kafka-config", str(config)]
+    done = subprocess.run(
+        [*line, "--topic", topic, "--records", "20", "--json"], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    data = json.loads(done.stdout)
+    assert data["offsets"] == {"0": [[0, 5], [495, 500]], "1": [[0, 5], [495, 500]]}
+    assert {field["field"]: field["seen"] for field in data["fields"]} == {
+        "id": {"long": 20},
+        "old": {"long": 10},
+        "new": {"double": 10},
+    }

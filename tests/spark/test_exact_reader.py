@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_provider_kafka_s3.config import (
+    AvroContainer,
     BlockGzip,
     ByField,
     Csv,
@@ -189,6 +190,44 @@ def test_objects_of_other_settings_are_read_each_with_their_own(
         if name == "csv":
             with pytest.raises(ConfigurationError, match=r"differ in _c0 string, .* n string.*Give a schema"):
                 spark_frame(spark, snapshot, root=str(tmp_path / name))
+
+
+@pytest.mark.parametrize(
+    "record_format",
+    [Parquet(), AvroContainer(), JsonLines(), Csv(null="NULL"), Csv(null="NULL", header=False)],
+    ids=["parquet", "avro", "json", "csv", "csv-without-header"],
+)
+def test_spark_lands_and_reads_what_is_beside_the_declared_schema(
+    spark: SparkSession,
+    kafka_broker: KafkaBroker,
+    make_topic: Any,
+    make_pipeline: MakePipeline,
+    tmp_path: Path,
+    record_format: Any,
+) -> None:
+    """As the last column; the manifest counts the records of all tasks, and the same plan has the same bytes here."""
+    topic = make_topic(2)
+    fields = [{"name": "n", "type": "long"}, {"name": "name", "type": ["null", "string"], "default": None}]
+    schema = json.dumps({"type": "record", "name": "Row", "fields": fields})
+    layout = Layout(format=record_format, value_converter=JsonConverter(schema=schema, unknown_fields="rescue"))
+    values = [b'{"n": %d%s}' % (n, b', "vat": 1.10, "name": [%d]' % n if n % 3 == 0 else b"") for n in range(30)]
+    kafka_broker.produce(topic, [Message(value, partition=n % 2) for n, value in enumerate(values)])
+    pipeline, here = make_pipeline(layout=layout), make_pipeline(layout=layout)
+    pipeline.land(spark, topic)
+    here.land_here(topic)
+    assert pipeline.bodies() == here.bodies()
+    decision = pipeline.decision(topic)
+    assert decision is not None
+    assert decision.unknown_fields.records == 10
+    assert sorted(decision.unknown_fields.names) == ["name", "vat"]
+    pipeline.save(tmp_path)
+    if isinstance(record_format, AvroContainer):
+        return  # Spark needs a package for it
+    columns = "n long, name string, _rescued string"
+    frame = spark_frame(spark, Snapshot(pipeline.log(topic)), root=str(tmp_path), schema=columns)
+    assert sorted((row.n, row.name, row._rescued) for row in frame.collect()) == [
+        (n, None, f'{{"name":[{n}],"vat":1.10}}' if n % 3 == 0 else None) for n in range(30)
+    ]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +23,61 @@ from airflow_provider_kafka_s3.config import (
     Rotation,
 )
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
+
+FIELDS = '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}%s]}'
+
+
+@pytest.mark.parametrize("name", ["_rescued", "_RESCUED"])
+def test_a_field_named_as_the_column_of_rescued_parts_is_refused(name: str) -> None:
+    """In any case, since engines ignore it; inside another field, or without rescue, it is a name as any other."""
+    schema = FIELDS % f', {{"name": "{name}", "type": "string"}}'
+    with pytest.raises(ConfigurationError, match=f"has the field '{name}', and unknown_fields='rescue' adds"):
+        JsonConverter(schema=schema, unknown_fields="rescue")
+    JsonConverter(schema=schema, unknown_fields="fail")
+    inner = '{"type": "record", "name": "R", "fields": [{"name": "_rescued", "type": "string"}]}'
+    JsonConverter(schema=FIELDS % f', {{"name": "r", "type": {inner}}}', unknown_fields="rescue")
+
+
+@pytest.mark.parametrize("schema", ['"string"', '["null", {"type": "map", "values": "long"}]'])
+def test_only_records_have_room_for_rescued_parts(schema: str) -> None:
+    """Other values have no column beside them."""
+    with pytest.raises(ConfigurationError, match="has to be a record"):
+        JsonConverter(schema=schema, unknown_fields="rescue")
+
+
+@pytest.mark.parametrize("settings", [{}, {"schemas_enable": True}])
+def test_unknown_fields_are_those_of_a_declared_schema(settings: Any) -> None:
+    """Without one the setting would have no effect."""
+    with pytest.raises(ConfigurationError, match="unknown_fields='fail' is about fields"):
+        JsonConverter(unknown_fields="fail", **settings)
+
+
+def test_unknown_fields_are_left_out_unless_it_is_said() -> None:
+    """As before there was a choice; a wrong one is named."""
+    assert JsonConverter(schema=FIELDS % "").unknown_fields == "leave_out"
+    with pytest.raises(ConfigurationError, match="unknown_fields='rescued' is not known; did you mean 'rescue'"):
+        JsonConverter(schema=FIELDS % "", unknown_fields="rescued")  # type: ignore[arg-type]
+
+
+def test_a_schema_may_be_a_file_beside_the_dag(tmp_path: Path) -> None:
+    """Its text is the setting, so plans hold it."""
+    path = tmp_path / "orders.avsc"
+    path.write_text(FIELDS % "", encoding="utf-8")
+    assert JsonConverter.from_file(path, unknown_fields="rescue") == JsonConverter(
+        schema=FIELDS % "", unknown_fields="rescue"
+    )
+    assert JsonConverter.from_file(str(path), decimal_format="BASE64").decimal_format == "BASE64"
+
+
+def test_a_schema_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    """With the reason; a relative path depends on the process that parses the DAG."""
+    with pytest.raises(ConfigurationError, match=r"cannot be read .No such file"):
+        JsonConverter.from_file(tmp_path / "absent.avsc")
+    (tmp_path / "bytes").write_bytes(b"\xff")
+    with pytest.raises(ConfigurationError, match="it is not UTF-8"):
+        JsonConverter.from_file(tmp_path / "bytes")
+    with pytest.raises(ConfigurationError, match=r"relative path.*with_name.'orders.avsc'"):
+        JsonConverter.from_file("orders.avsc")
 
 
 @pytest.mark.parametrize("most", [0, -1])

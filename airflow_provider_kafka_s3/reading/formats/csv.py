@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from airflow_provider_kafka_s3.config import BytesConverter, Converter, Csv, JsonConverter, StringConverter
+from airflow_provider_kafka_s3.converters.declared_json import declared_schema
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.overriding import override
 from airflow_provider_kafka_s3.reading.formats.lines import BLOCK_BYTES
@@ -24,7 +25,6 @@ from airflow_provider_kafka_s3.reading.text_columns import (
     with_texts,
 )
 from airflow_provider_kafka_s3.schemas.arrow_types import arrow_schema
-from airflow_provider_kafka_s3.schemas.avro import parse_schema
 
 __all__ = ["CsvReader"]
 
@@ -113,8 +113,8 @@ def _field(quoted: str | None, plain: str | None, null: str) -> str | None:
 def _names(snapshot_object: SnapshotObject) -> list[str]:
     """The names of the columns of an object without a header."""
     match snapshot_object.layout.value_converter:
-        case JsonConverter(schema=str() as text):
-            return arrow_schema(parse_schema(text)).names
+        case JsonConverter(schema=str() as text, unknown_fields=unknown_fields):
+            return arrow_schema(declared_schema(text, unknown_fields)[0]).names
         case BytesConverter() | StringConverter() | None:
             return ["value"]
     raise ConfigurationError(

@@ -62,6 +62,11 @@ def prepare(world: World, command: str) -> None:
     settings: dict[str, Any] = {"pipeline": "orders", "layout": LAYOUT}
     if command in ("takeover", "convert"):
         return
+    if command == "infer-schema":
+        world.kafka.delete_topic(TOPIC)
+        world.kafka.create_topic(TOPIC)
+        world.kafka.append(TOPIC, 0, b'{"id": 1}', timestamp=0)
+        return
     if command == "release":
         world.die("*/_owners/*", pipeline="ordres", layout=LAYOUT)
         return

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from airflow_provider_kafka_s3.batch.records_digest import RecordsDigest
-from airflow_provider_kafka_s3.config import JsonLines, Layout, SiblingObjects
+from airflow_provider_kafka_s3.config import JsonConverter, JsonLines, Layout, SiblingObjects
 from airflow_provider_kafka_s3.testing.invariants import check_unchanged, snapshot
 from tests.unit.cli.conftest import JSON, PIPELINE, TOPIC, TOPICS_DIR, World
 
@@ -48,6 +48,26 @@ def test_status_counts_tombstones_ignored_values_and_dead_letters(world: World) 
     world.run("third", layout=Layout(topics_dir=TOPICS_DIR, format=JsonLines(on_null="ignore")))
     assert "ignored" in world.on_topic("status").out
     assert sorted(counts()) == [(0, 0, 1, 0), (3, 2, 0, 1), (6, 0, 0, 0)]
+
+
+def test_status_counts_records_with_unknown_fields_and_names_the_newest(world: World) -> None:
+    """In a column only where there are any; a name from a record cannot forge a line."""
+    schema = '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}'
+    world.kafka.delete_topic(TOPIC)
+    world.kafka.create_topic(TOPIC)
+    layout = Layout(topics_dir=TOPICS_DIR, format=JsonLines(), value_converter=JsonConverter(schema=schema))
+    world.kafka.append(TOPIC, 0, b'{"id": 1}')
+    world.run("first", layout=layout)
+    assert "unknown fields" not in world.on_topic("status").out
+    for value in (b'{"id": 1, "vat": 2}', b'{"id": 1, "a\\n\\u001b[31mroot": 2}', b'{"id": 3}'):
+        world.kafka.append(TOPIC, 0, value)
+    world.run("second", layout=layout)
+    text = world.on_topic("status").out
+    assert "unknown fields" in text
+    assert text.splitlines()[-1] == ("  fields that the schema does not have, the newest first: a\\n\\x1b[31mroot, vat")
+    (topic,) = world.on_topic("status", "--json").data["topics"]
+    assert [b["unknown_fields"]["records"] for b in topic["last"]] == [0, 2]
+    assert topic["last"][1]["unknown_fields"]["names"] == ["vat", "a\n\x1b[31mroot"]
 
 
 def test_status_has_open_batches_and_their_planners(world: World) -> None:

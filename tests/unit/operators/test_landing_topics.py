@@ -72,6 +72,7 @@ def test_new_records_are_landed_and_returned(bench: Bench) -> None:
                     "objects": 2,
                     "size": size,
                 },
+                "unknown_fields": {"records": 0, "landed": 0, "names": []},
                 "batch_ranges": [[1, 1]],
                 "shared": False,
                 "skipped": {},
@@ -97,6 +98,7 @@ def test_new_records_are_landed_and_returned(bench: Bench) -> None:
             "objects": 2,
             "size": size,
         },
+        "unknown_fields": {"records": 0, "landed": 0, "names": []},
         "wrote": True,
     }
 

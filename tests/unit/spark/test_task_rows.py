@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from airflow_provider_kafka_s3.documents.manifest import ObjectEntry, SliceResult, SliceRows
+from airflow_provider_kafka_s3.documents.manifest import ObjectEntry, SliceResult, SliceRows, UnknownFields
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, RecordError, SparkJobError
 from airflow_provider_kafka_s3.layout.hidden_fields import HiddenFields
 from airflow_provider_kafka_s3.spark import read_tasks
@@ -54,7 +54,13 @@ def slice_rows(number: int, end: int, *, objects: int = 1) -> SliceRows:
         for i in range(objects)
     )
     return SliceRows(
-        result=SliceResult(id=number, records=objects, ignored=0, next_offset=end),
+        result=SliceResult(
+            id=number,
+            records=objects,
+            ignored=0,
+            next_offset=end,
+            unknown=UnknownFields(records=1, names=("x", "é\n")) if number else msgspec.UNSET,
+        ),
         objects=entries,
         hidden=HiddenFields(behind_folders=(f"year{number}",), alike=("id", "ID")),
     )
