@@ -17,6 +17,7 @@ from tests.packaging.conftest import OURS, ROOT
 OPTIONAL: Final = {
     "pyspark": "the extra `spark`: a driver may run from a Spark of its own",
     "py4j": "comes with pyspark, which requires it",
+    "pyiceberg": "the extra `iceberg`: tables are a task of their own",
     "airflow.providers.openlineage": "imported only when Airflow's OpenLineage provider calls",
 }
 """Optional imports, and why the package works without them."""

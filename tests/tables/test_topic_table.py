@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -84,6 +85,20 @@ def test_new_fields_and_wider_types_come_with_the_first_batch_that_has_them(
     table = made.catalog.load_table(made.table)
     assert table.scan(row_filter="n > 4000000000").to_arrow().num_rows == 1
     assert table.scan(row_filter="n < 2").to_arrow().num_rows == 1
+
+
+def test_objects_of_narrower_types_are_added_to_wider_columns(table_of: Callable[..., TableOfTopic]) -> None:
+    """Batches of both types in one commit: filters find the rows of each."""
+    narrow = {"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2}
+    made = table_of(schema_of(("n", "int"), ("ratio", "float"), ("price", narrow)))
+    made.land({"n": 1, "ratio": 0.5, "price": "1.25"})
+    made.change_schema(schema_of(("n", "long"), ("ratio", "double"), ("price", {**narrow, "precision": 20})))
+    made.land({"n": 2**40, "ratio": 1e300, "price": "100000000000.25"})
+    assert made.topic_table().add().commits == 1
+    table = made.catalog.load_table(made.table)
+    for chosen, numbers in (("n < 5", [1]), ("ratio < 1", [1]), ("price > 1000", [2**40]), ("n > 5", [2**40])):
+        assert table.scan(row_filter=chosen).to_arrow().column("n").to_pylist() == numbers
+    assert [row["price"] for row in made.rows()] == [Decimal("1.25"), Decimal("100000000000.25")]
 
 
 def test_a_type_that_iceberg_cannot_widen_stops_the_table_alone(table_of: Callable[..., TableOfTopic]) -> None:

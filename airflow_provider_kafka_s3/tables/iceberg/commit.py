@@ -29,7 +29,7 @@ from pyiceberg.table.update import (
 )
 
 from airflow_provider_kafka_s3.documents.addresses import TopicAddress
-from airflow_provider_kafka_s3.exceptions import TableRolledBackError, TransientError
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, TableRolledBackError, TransientError
 from airflow_provider_kafka_s3.retry import Retrier
 
 if TYPE_CHECKING:
@@ -78,9 +78,16 @@ def last_batch(table: Table, name: str) -> int:
     """The last batch of a topic that is in a table; 0: none is.
 
     Raises:
+        ConfigurationError: somebody has set the property to something else.
         TableRolledBackError: the table was set back to an earlier snapshot.
     """
-    last = int(table.properties.get(name, 0))
+    given = table.properties.get(name, "0")
+    if not given.isdecimal():
+        raise ConfigurationError(
+            f"table {'.'.join(table.name())}: its property {name} is {given!r}, and no number of a batch. Nothing was "
+            f"changed. Set it to the number in the summary of the newest snapshot that has the property"
+        )
+    last = int(given)
     for snapshot in ancestors_of(table.current_snapshot(), table.metadata):
         noted = None if snapshot.summary is None else snapshot.summary.additional_properties.get(name)
         if noted is None:
