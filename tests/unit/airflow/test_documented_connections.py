@@ -42,6 +42,17 @@ def test_both_kafka_clients_take_every_connection_that_is_shown(authority: Autho
     assert len(connections) >= len(mechanisms)
 
 
+def test_every_connection_to_a_catalog_that_is_shown_is_understood(monkeypatch: pytest.MonkeyPatch) -> None:
+    """REST and Glue."""
+    from airflow_provider_kafka_s3.airflow import connections
+
+    kinds = []
+    for connection in shown("iceberg"):
+        monkeypatch.setenv("AIRFLOW_CONN_SHOWN", json.dumps(connection))
+        kinds.append(connections.catalog_properties("shown")["type"])
+    assert kinds == ["rest", "glue"]
+
+
 def test_every_aws_connection_that_is_shown_is_understood(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys, a role, and another server with its certificates and path style."""
     from airflow.providers.amazon.aws.hooks.base_aws import AwsBaseHook
