@@ -72,20 +72,24 @@ def table(access: Access) -> Answer:
 
 
 def _open(access: Access) -> TopicTable:
-    from airflow_provider_kafka_s3.tables.iceberg.catalog import file_properties, open_catalog
+    from airflow_provider_kafka_s3.tables.iceberg.catalog import open_catalog, with_files
     from airflow_provider_kafka_s3.tables.iceberg.topic_table import TopicTable
 
     arguments = access.arguments
     settings = TableSettings(
-        partition_by=tuple(arguments.partition_by), owned_by=arguments.owned_by, location=arguments.location
+        partition_by=tuple(arguments.partition_by),
+        owned_by=arguments.owned_by,
+        location=arguments.location,
+        # The operator has the setting; a command that expired what it keeps would be a surprise.
+        keep_snapshots=None,
     )
     topic = access.landed_topic()
     name, properties = _catalog(arguments)
-    catalog = open_catalog(name, {**file_properties(*access.s3_access), **properties})
+    catalog = open_catalog(name, with_files(properties, *access.s3_access))
     return TopicTable(catalog, arguments.table, topic.log, access.bucket, settings)
 
 
-def _catalog(arguments: argparse.Namespace) -> tuple[str, dict[str, str]]:
+def _catalog(arguments: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     """What the catalog is called in messages, and its properties."""
     if arguments.catalog_config and arguments.iceberg_conn_id:
         raise ConfigurationError("--iceberg-conn-id and --catalog-config are given; use one of them")
@@ -99,7 +103,7 @@ def _catalog(arguments: argparse.Namespace) -> tuple[str, dict[str, str]]:
     return connection, read_connection(connection, connections.catalog_properties, "iceberg_conn_id")
 
 
-def _read_properties(path: str) -> dict[str, str]:
+def _read_properties(path: str) -> dict[str, Any]:
     try:
         properties = json.loads(Path(path).read_bytes())
     except OSError as e:
@@ -109,7 +113,7 @@ def _read_properties(path: str) -> dict[str, str]:
     if not isinstance(properties, dict):
         # Neither the text nor the parser's error is quoted: they may contain secrets.
         raise ConfigurationError(f"--catalog-config {path}: it is not a JSON object")
-    return {name: str(value) for name, value in properties.items()}
+    return properties
 
 
 def _add(access: Access, topic_table: TopicTable) -> Answer:
@@ -160,15 +164,19 @@ def _check(access: Access, topic_table: TopicTable) -> Answer:
     difference = topic_table.check(
         repair=arguments.repair and not arguments.dry_run, unsafe_rows_are_absent=arguments.unsafe_rows_are_absent
     )
-    lists = {"missing": difference.missing, "accepted as lost": difference.lost, "of no batch": difference.unknown}
+    lists = {
+        "missing": difference.missing,
+        "accepted as lost": difference.lost,
+        "of no batch": difference.unknown,
+        "more than once": difference.twice,
+    }
     files, records = count(difference.files, "object"), count(difference.records, "record")
     lines: list[str | Line] = [
         f"table {difference.table}: {files} with {records} of batches up to {difference.batches}"
     ]
     lines += [Line(f"  {what}: {url}", "warning") for what, urls in lists.items() for url in urls]
-    if difference.repaired:
-        lines.append(Line("  repaired: missing objects were added, and lost ones removed", "good"))
-    left = difference.unknown if difference.repaired else [url for urls in lists.values() for url in urls]
+    repairs = {"added": difference.added, "removed": difference.removed}
+    lines += [Line(f"  {what}: {url}", "good") for what, urls in repairs.items() for url in urls]
     return Answer(
         {
             "table": difference.table,
@@ -178,10 +186,12 @@ def _check(access: Access, topic_table: TopicTable) -> Answer:
             "missing": [*difference.missing],
             "lost": [*difference.lost],
             "unknown": [*difference.unknown],
-            "repaired": difference.repaired,
+            "twice": [*difference.twice],
+            "added": [*difference.added],
+            "removed": [*difference.removed],
         },
         lines,
-        FINDINGS if left else OK,
+        FINDINGS if any(lists.values()) else OK,
     )
 
 

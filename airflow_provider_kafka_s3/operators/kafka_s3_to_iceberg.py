@@ -46,7 +46,8 @@ class KafkaS3ToIcebergOperator(BaseOperator):
             snapshots, rewrites files or drops it with its files.
         location: URL of the folder of a new table's metadata; None: the catalog chooses. (templated)
         files_per_commit: objects of a commit, about; a batch is never divided.
-        keep_snapshots: newest snapshots of the table that are kept; None: all. Files are never deleted.
+        keep_snapshots: newest snapshots that are kept of a table with ``owned_by="pipeline"``; None: all. No file is
+            deleted.
         keep_snapshots_hours: age up to which others are kept, too.
         iceberg_conn_id: connection of type ``iceberg`` to the catalog.
         aws_conn_id: connection of type ``aws`` to the bucket; None: boto3's own chain of credentials.
@@ -150,14 +151,11 @@ class KafkaS3ToIcebergOperator(BaseOperator):
         from airflow_provider_kafka_s3.tables.installed import require_iceberg
 
         require_iceberg()
-        from airflow_provider_kafka_s3.tables.iceberg.catalog import file_properties, open_catalog
+        from airflow_provider_kafka_s3.tables.iceberg.catalog import open_catalog, with_files
 
         access = connections.s3_access(self.aws_conn_id)
-        # What the connection of the catalog says of files wins.
-        properties = file_properties(access.settings, access.credentials)
-        return open_catalog(
-            self.iceberg_conn_id, {**properties, **connections.catalog_properties(self.iceberg_conn_id)}
-        )
+        properties = connections.catalog_properties(self.iceberg_conn_id)
+        return open_catalog(self.iceberg_conn_id, with_files(properties, access.settings, access.credentials))
 
     def _add(self, catalog: Catalog, topic: str, table: str) -> Added:
         from airflow_provider_kafka_s3.batch.location import TopicLocation

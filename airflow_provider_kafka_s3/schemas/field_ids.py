@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 
 import pyarrow as pa
 
-__all__ = ["ID_KEY", "field_id", "field_ids", "with_field_ids"]
+__all__ = ["ID_KEY", "field_id", "field_ids", "members", "with_field_ids"]
 
 ID_KEY: Final = b"PARQUET:field_id"
 """In the metadata of an Arrow field: its id in Parquet."""
@@ -44,7 +44,7 @@ def with_field_ids(schema: pa.Schema) -> pa.Schema:
     return pa.schema([_with_ids(field, (), ids) for field in schema], metadata=cast("Any", schema.metadata))
 
 
-def _members(kind: pa.DataType) -> list[tuple[str, pa.Field[Any]]]:
+def members(kind: pa.DataType) -> list[tuple[str, pa.Field[Any]]]:
     """The fields inside a type, and what their part of a path is."""
     match kind:
         case pa.StructType():
@@ -59,7 +59,7 @@ def _members(kind: pa.DataType) -> list[tuple[str, pa.Field[Any]]]:
 def _paths(field: pa.Field[Any], outer: tuple[str, ...], name: str | None = None) -> Iterator[tuple[str, ...]]:
     path = (*outer, field.name if name is None else name)
     yield path
-    for part, member in _members(field.type):
+    for part, member in members(field.type):
         yield from _paths(member, path, part)
 
 
@@ -67,19 +67,19 @@ def _with_ids(
     field: pa.Field[Any], outer: tuple[str, ...], ids: Mapping[tuple[str, ...], int], name: str | None = None
 ) -> pa.Field[Any]:
     path = (*outer, field.name if name is None else name)
-    members = [_with_ids(member, path, ids, part) for part, member in _members(field.type)]
+    inner = [_with_ids(member, path, ids, part) for part, member in members(field.type)]
     metadata = {key: value for key, value in (field.metadata or {}).items() if key != ID_KEY}
     if path in ids:
         metadata[ID_KEY] = str(ids[path]).encode()
-    return field.with_type(_with_members(field.type, members)).with_metadata(cast("Any", metadata or None))
+    return field.with_type(_with_members(field.type, inner)).with_metadata(cast("Any", metadata or None))
 
 
-def _with_members(kind: pa.DataType, members: list[pa.Field[Any]]) -> pa.DataType:
+def _with_members(kind: pa.DataType, inner: list[pa.Field[Any]]) -> pa.DataType:
     match kind:
         case pa.StructType():
-            return pa.struct(members)
+            return pa.struct(inner)
         case pa.ListType():
-            return pa.list_(members[0])
+            return pa.list_(inner[0])
         case pa.MapType():
-            return pa.map_(cast("Any", members[0]), cast("Any", members[1]))
+            return pa.map_(cast("Any", inner[0]), cast("Any", inner[1]))
     return kind

@@ -213,6 +213,24 @@ def test_a_process_that_is_killed_between_two_requests_neither_loses_nor_doubles
     assert made.topic_table().check() == Difference(made.table, killed, killed, killed)
 
 
+def test_a_table_that_was_set_back_to_before_all_batches_is_not_changed(
+    table_of: Callable[..., TableOfTopic],
+) -> None:
+    """To a snapshot of somebody else; no snapshot of its line has a batch then."""
+    one, other = table_of(), table_of()
+    other.table = one.table
+    one.land({"n": 1})
+    one.topic_table().add()
+    before = one.catalog.load_table(one.table).current_snapshot()
+    assert before is not None
+    other.land({"n": 2})
+    other.topic_table().add()
+    one.catalog.load_table(one.table).manage_snapshots().rollback_to_snapshot(before.snapshot_id).commit()
+    with pytest.raises(TableRolledBackError, match=r"batches up to 1 are in.* says 0"):
+        other.topic_table().add()
+    assert numbers(one) == [1]
+
+
 def test_two_pipelines_of_one_table_do_not_take_each_others_batches(table_of: Callable[..., TableOfTopic]) -> None:
     """Each has a property of its own, whatever dots their names have."""
     one, other = table_of(), table_of()

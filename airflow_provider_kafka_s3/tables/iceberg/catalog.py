@@ -11,6 +11,7 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import (
     BadRequestError,
+    CommitFailedException,
     ForbiddenError,
     NoSuchNamespaceError,
     NoSuchTableError,
@@ -33,7 +34,15 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from requests import Session
 
-__all__ = ["PatientRestCatalog", "catalog_errors", "file_properties", "open_catalog"]
+__all__ = [
+    "PatientRestCatalog",
+    "catalog_errors",
+    "file_properties",
+    "is_lost_race",
+    "is_terminal",
+    "open_catalog",
+    "with_files",
+]
 
 _CLIENTS: Final = ("pyiceberg", "requests", "urllib3", "botocore", "sqlalchemy", "pydantic_core")
 """Packages with errors of catalogs and of what they answer."""
@@ -46,14 +55,14 @@ class PatientRestCatalog(RestCatalog):
     """A REST catalog whose requests end after a minute without an answer."""
 
     @override
-    def _create_session(self) -> Session:
-        session = super()._create_session()
+    def _config_headers(self, session: Session) -> None:
+        # The first thing that is done with a new session: requests for tokens come later.
+        super()._config_headers(session)
         timeout = float(self.properties.get("kafka-s3.timeout", _TIMEOUT))
         session.request = functools.partial(session.request, timeout=timeout)  # type: ignore[method-assign]
-        return session
 
 
-def open_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
+def open_catalog(name: str, properties: Mapping[str, Any]) -> Catalog:
     """Open a catalog.
 
     Args:
@@ -70,14 +79,29 @@ def open_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
     with catalog_errors(f"catalog {name!r}"):
         try:
             return load_catalog(name, **properties)
-        except NotInstalledError as e:
-            raise ConfigurationError(f"catalog {name!r} needs a package that is not installed: {e}") from e
+        except (NotInstalledError, ImportError) as e:
+            raise ConfigurationError(f"catalog {name!r} needs a package that is not installed: {_text(e)}") from e
         except ValueError as e:
-            raise ConfigurationError(f"catalog {name!r}: {e}") from e
+            if _is_of_client(e):
+                raise
+            raise ConfigurationError(f"catalog {name!r}: {_text(e)}") from e
+
+
+def with_files(catalog: Mapping[str, Any], settings: S3Settings, credentials: S3Credentials | None) -> dict[str, Any]:
+    """The properties of a catalog, and how its files are reached if they do not say it.
+
+    Args:
+        catalog: properties of the catalog.
+        settings: of the store of the objects.
+        credentials: for it.
+    """
+    # Keys of one source do not go with the session of another.
+    own = credentials if "s3.access-key-id" not in catalog else None
+    return {**file_properties(settings, own), **catalog}
 
 
 def file_properties(settings: S3Settings, credentials: S3Credentials | None) -> dict[str, str]:
-    """How pyiceberg reaches the store of the objects, for a catalog that says nothing else of its files."""
+    """How pyiceberg reaches the store of the objects."""
     properties = {"s3.connect-timeout": "10", "s3.request-timeout": "60"}
     if settings.endpoint_url:
         properties["s3.endpoint"] = settings.endpoint_url
@@ -99,7 +123,9 @@ def catalog_errors(where: str) -> Iterator[None]:
     except KafkaS3Error:
         raise
     except (UnauthorizedError, ForbiddenError) as e:
-        raise AccessDeniedError(f"{where}: the catalog refuses the credentials or the action: {_text(e)}") from e
+        raise AccessDeniedError(
+            f"{where}: the catalog refuses the credentials or the action: {_text(e)}. Correct the connection"
+        ) from e
     except NoSuchNamespaceError as e:
         raise ConfigurationError(f"{where}: there is no such namespace: {_text(e)}. Create it") from e
     except NoSuchTableError as e:
@@ -107,9 +133,35 @@ def catalog_errors(where: str) -> Iterator[None]:
     except (BadRequestError, ValidationError, NotImplementedError) as e:
         raise ConfigurationError(f"{where}: the catalog does not take the request: {_text(e)}") from e
     except Exception as e:
-        if not isinstance(e, OSError) and type(e).__module__.partition(".")[0] not in _CLIENTS:
+        if not _is_of_client(e):
             raise
+        if _is_refusal(e):
+            raise AccessDeniedError(f"{where}: access is denied: {_text(e)}. Correct the connection") from e
         raise CatalogUnavailableError(f"{where}: no usable answer ({type(e).__name__}: {_text(e)})") from e
+
+
+def is_lost_race(error: BaseException) -> bool:
+    """Whether another commit came before: a try on the new head may be the one that lands."""
+    return isinstance(error, CommitFailedException)
+
+
+def is_terminal(error: BaseException) -> bool:
+    """Whether the same request is refused again."""
+    return isinstance(error, UnauthorizedError | ForbiddenError | BadRequestError | NotImplementedError) or (
+        _is_of_client(error) and _is_refusal(error)
+    )
+
+
+def _is_of_client(error: BaseException) -> bool:
+    """Whether an error is that of a catalog, of a store, or of what they have answered."""
+    return isinstance(error, OSError) or type(error).__module__.partition(".")[0] in _CLIENTS
+
+
+def _is_refusal(error: BaseException) -> bool:
+    """Whether AWS has refused the credentials, or there are none."""
+    code = getattr(error, "response", None)
+    named = code.get("Error", {}).get("Code", "") if isinstance(code, dict) else ""
+    return "AccessDenied" in named or type(error).__name__ == "NoCredentialsError"
 
 
 def _text(error: Any) -> str:

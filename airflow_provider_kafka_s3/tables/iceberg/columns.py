@@ -6,7 +6,7 @@ landed before have none, and their columns are known by name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -34,9 +34,9 @@ from pyiceberg.types import (
 )
 
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
-from airflow_provider_kafka_s3.schemas.field_ids import ID_KEY, field_id, field_ids
+from airflow_provider_kafka_s3.schemas.field_ids import ID_KEY, field_id, field_ids, members
 
-__all__ = ["FileColumns", "columns_of_file", "merged_schema"]
+__all__ = ["FileColumns", "columns_of_file", "merged_schema", "require_free_ids"]
 
 Path: TypeAlias = tuple[str, ...]
 """Names from the outermost column on; ``element``, ``key`` and ``value`` inside lists and maps."""
@@ -108,6 +108,13 @@ def columns_of_file(schema: pa.Schema, url: str, known: Callable[[Path], int | N
             return by_path[path]
         return known(path) or field_id(*path)
 
+    ids = [id_of(path) for path in by_path]
+    if len({*ids}) < len(ids):
+        same = ", ".join(".".join(path) for path in by_path if ids.count(id_of(path)) > 1)
+        raise ConfigurationError(
+            f"object {url} has columns with one id, so a table cannot know them apart: {same}. Nothing was added. "
+            f"Rename one of the fields in the schema of the topic"
+        )
     leaves = tuple(id_of(path) for field in schema for path in _leaves(field.type, (field.name,)))
     fields = []
     for field in schema:
@@ -166,8 +173,38 @@ def _merged_fields(
     return tuple(merged)
 
 
+def require_free_ids(earlier: Iterable[Schema], schema: Schema, where: str) -> None:
+    """Refuse a column whose id an earlier schema of the table gave to values that cannot be read as its own.
+
+    Args:
+        earlier: all schemas of the table.
+        schema: that the table gets.
+        where: names the table in errors.
+
+    Raises:
+        ConfigurationError: a dropped column comes again with another type; objects with it could not be read.
+    """
+    kinds = {number: schema.find_type(number) for number in schema.field_ids}
+    for old in earlier:
+        for number in old.field_ids & kinds.keys():
+            before, kind = old.find_type(number), kinds[number]
+            if before.is_primitive and before != kind and not _widens(before, kind):
+                raise _refused(
+                    (schema.find_column_name(number) or "",),
+                    where,
+                    f"it was dropped as {before} and comes again as {kind}, and earlier objects have it. Give the "
+                    f"field another name in the schema of the topic",
+                )
+
+
 def _merged_field(old: NestedField, new: NestedField, path: Path, where: str) -> NestedField:
-    kind = _merged_type(old.field_type, new.field_type, (*path, old.name), where)
+    named = (*path, old.name)
+    if old.name != new.name and field_id(*named) == old.field_id:
+        # A column that was renamed has an id that its new name does not give.
+        raise _refused(
+            (*path, new.name), where, f"its id is that of the column {old.name} of the table. Rename the field"
+        )
+    kind = _merged_type(old.field_type, new.field_type, named, where)
     return old if kind == old.field_type else old.model_copy(update={"field_type": kind})
 
 
@@ -250,23 +287,12 @@ def _primitive(kind: Any) -> IcebergType | None:
     return _PRIMITIVES.get(kind)
 
 
-def _members(kind: Any) -> list[tuple[str, pa.Field[Any]]]:
-    match kind:
-        case pa.StructType():
-            return [(member.name, member) for member in kind]
-        case pa.ListType():
-            return [("element", kind.value_field)]
-        case pa.MapType():
-            return [("key", kind.key_field), ("value", kind.item_field)]
-    return []
-
-
 def _leaves(kind: Any, path: Path) -> Iterator[Path]:
     """Paths of the columns of Parquet inside a column."""
-    members = _members(kind)
-    if not members:
+    inner = members(kind)
+    if not inner:
         yield path
-    for name, member in members:
+    for name, member in inner:
         yield from _leaves(member.type, (*path, name))
 
 
@@ -275,7 +301,7 @@ def _ids_in_file(schema: pa.Schema) -> Iterator[tuple[Path, int]]:
         number = (field.metadata or {}).get(ID_KEY)
         if number is not None and int(number) >= 0:
             yield path, int(number)
-        for name, member in _members(field.type):
+        for name, member in members(field.type):
             yield from walk(member, (*path, name))
 
     for field in schema:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.schema import Schema
-from pyiceberg.table.snapshots import ancestors_of
+from pyiceberg.table.snapshots import Snapshot, ancestors_of
 from pyiceberg.table.update import (
     AddSchemaUpdate,
     AssertCurrentSchemaId,
@@ -29,24 +29,29 @@ from pyiceberg.table.update import (
 )
 
 from airflow_provider_kafka_s3.documents.addresses import TopicAddress
-from airflow_provider_kafka_s3.exceptions import ConfigurationError, TableRolledBackError, TransientError
+from airflow_provider_kafka_s3.exceptions import CatalogUnavailableError, ConfigurationError, TableRolledBackError
 from airflow_provider_kafka_s3.retry import Retrier
+from airflow_provider_kafka_s3.tables.iceberg.catalog import is_lost_race, is_terminal
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table, Transaction
 
-__all__ = ["Change", "commit", "last_batch", "property_of", "stage"]
+__all__ = ["PREFIX", "Change", "commit", "last_batch", "property_of", "stage"]
 
 log = logging.getLogger(__name__)
 
-_PREFIX: Final = "kafka-s3.batch/"
+_UNKNOWN: Final = 3
+"""Commits without a good answer after which a call ends; lost races do not count."""
+
+PREFIX: Final = "kafka-s3.batch/"
+"""Of the names of properties with the last batch of a topic."""
 
 
 def property_of(bucket: str, address: TopicAddress) -> str:
     """The property with the last batch of a topic: unambiguous, whatever dots and slashes its names have."""
     parts = (bucket, address.topics_dir, address.pipeline, address.topic)
-    return _PREFIX + "/".join(urllib.parse.quote(part, safe="") for part in parts)
+    return PREFIX + "/".join(urllib.parse.quote(part, safe="") for part in parts)
 
 
 @dataclass(frozen=True)
@@ -81,35 +86,45 @@ def last_batch(table: Table, name: str) -> int:
         ConfigurationError: somebody has set the property to something else.
         TableRolledBackError: the table was set back to an earlier snapshot.
     """
-    given = table.properties.get(name, "0")
-    if not given.isdecimal():
+    number = table.properties.get(name, "0")
+    if not number.isdecimal():
         raise ConfigurationError(
-            f"table {'.'.join(table.name())}: its property {name} is {given!r}, and no number of a batch. Nothing was "
+            f"table {'.'.join(table.name())}: its property {name} is {number!r}, and no number of a batch. Nothing was "
             f"changed. Set it to the number in the summary of the newest snapshot that has the property"
         )
-    last = int(given)
-    for snapshot in ancestors_of(table.current_snapshot(), table.metadata):
-        noted = None if snapshot.summary is None else snapshot.summary.additional_properties.get(name)
-        if noted is None:
-            continue
-        if int(noted) != last:
-            raise TableRolledBackError(
-                f"table {'.'.join(table.name())}: its property {name} says that batches up to {last} are in, its "
-                f"newest snapshot with them says {noted}, so it was set back to an earlier snapshot. Nothing was "
-                f"changed. Roll it forward again; or, if the batches behind {noted} are to be added once more, set the "
-                f"property to {noted}"
-            )
-        break
+    last = int(number)
+    line = [*ancestors_of(table.current_snapshot(), table.metadata)]
+    noted = next((number for number in (_noted(snapshot, name) for snapshot in line) if number is not None), None)
+    if noted is None:
+        # A table without a snapshot, one whose snapshots were expired, or one that was set back to before all batches.
+        ids = {snapshot.snapshot_id for snapshot in line}
+        beside = (one for one in table.snapshots() if one.snapshot_id not in ids)
+        noted = 0 if any(_noted(snapshot, name) == last for snapshot in beside) else last
+    if noted != last:
+        raise TableRolledBackError(
+            f"table {'.'.join(table.name())}: its property {name} says that batches up to {last} are in, its newest "
+            f"snapshot with them says {noted}, so it was set back to an earlier snapshot. Nothing was changed. Roll it "
+            f"forward again; or, if the batches behind {noted} are to be added once more, set the property to {noted}"
+        )
     return last
+
+
+def _noted(snapshot: Snapshot, name: str) -> int | None:
+    """The last batch by the summary of a snapshot; None: it says nothing."""
+    number = None if snapshot.summary is None else snapshot.summary.additional_properties.get(name)
+    return None if number is None else int(number)
 
 
 def stage(table: Table, change: Change) -> Transaction:
     """Write the manifests of a commit; nothing refers to them before it is sent."""
+    assert last_batch(table, change.name) == change.after, "the change is for the table as it is"
     transaction = table.transaction()
     if change.schema != table.schema():
         _stage_schema(table, transaction, change.schema)
     transaction.set_properties({change.name: str(change.last), **dict(change.properties)})
-    update = transaction.update_snapshot(snapshot_properties={change.name: str(change.last)})
+    # Of all topics of the table, so that the newest snapshot shows whether it was set back.
+    batches = {name: number for name, number in table.properties.items() if name.startswith(PREFIX)}
+    update = transaction.update_snapshot(snapshot_properties={**batches, change.name: str(change.last)})
     if change.removed:
         with update.overwrite() as overwrite:
             for removed in change.removed:
@@ -161,11 +176,13 @@ def commit(
         The table as it is then, and whether a commit of this call is in it.
 
     Raises:
-        TransientError: it is not known whether the last try landed, or all were refused. A later call goes on.
+        CatalogUnavailableError: it is not known whether the last try landed. A later call goes on.
     """
     sent: dict[int, Transaction] = {}
+    unknown = 0
 
     def attempt() -> Table:
+        nonlocal unknown
         table = load()
         if is_done(table):
             return table
@@ -174,14 +191,22 @@ def commit(
         try:
             _send(table, transaction)
         except Exception as e:  # refused, not carried out, or carried out: the next look tells
-            raise TransientError(f"table {'.'.join(table.name())}: a commit got no good answer: {e}") from e
+            if is_terminal(e):
+                raise
+            unknown += not is_lost_race(e)
+            error = CatalogUnavailableError(
+                f"table {'.'.join(table.name())}: it is not known whether a commit landed "
+                f"({type(e).__name__}: {' '.join(str(e).split())[:300]}). The next run looks first, and goes on"
+            )
+            error.repeatable = unknown < _UNKNOWN
+            raise error from e
         return load()
 
     try:
         table = retrier.call(attempt, what=f"commit of {name}")
-    except TransientError:
-        table = load()
-        if not is_done(table):
+    except Exception:
+        # Also behind a refusal: an earlier try may have landed.
+        if not sent or not is_done(table := load()):
             raise
     landed = {snapshot.snapshot_id for snapshot in table.snapshots()} & sent.keys()
     _sweep(table, [transaction for number, transaction in sent.items() if number not in landed])
@@ -203,10 +228,12 @@ def _sweep(table: Table, failed: Sequence[Transaction]) -> None:
             for snapshot in table.snapshots()
             for path in (snapshot.manifest_list, *(m.manifest_path for m in snapshot.manifests(table.io)))
         }
-        producers: list[Any] = [producer for attempt in failed for producer in attempt._snapshot_producers]
+        # Another table may have the name now.
+        here = [one for one in failed if one._table.metadata.table_uuid == table.metadata.table_uuid]
+        producers: list[Any] = [producer for attempt in here for producer in attempt._snapshot_producers]
         head = table.metadata.current_snapshot_id
         # On the head on which it was staged, an attempt that is on its way can still land.
-        for producer in (one for one in producers if one._parent_snapshot_id != head):
+        for producer in (producer for producer in producers if producer._parent_snapshot_id != head):
             for path in {*producer._written_manifests, *producer._written_manifest_lists} - used:
                 table.io.delete(path)
     except Exception as e:  # noqa: BLE001 - the batches are in; a manifest that nothing refers to does no harm

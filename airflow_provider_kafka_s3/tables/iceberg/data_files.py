@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ from pyiceberg.io.pyarrow import (
 )
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionField
+from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import StringType
 
@@ -119,6 +120,9 @@ def data_file(footer: Footer, columns: FileColumns, metadata: TableMetadata) -> 
             f"added. Rename one of them in the schema of the topic"
         )
     plan = compute_statistics_plan(schema, metadata.properties)
+    for number in _without_bounds(footer, columns) & plan.keys():
+        # Bounds of some row groups alone would hide the rows of the others.
+        plan[number] = replace(plan[number], mode=MetricsMode(MetricModeTypes.COUNTS))
     unknown = StatisticsCollector(0, StringType(), MetricsMode(MetricModeTypes.NONE), "")
     statistics = data_file_statistics_from_parquet_metadata(
         parquet_metadata=footer.metadata,
@@ -127,13 +131,14 @@ def data_file(footer: Footer, columns: FileColumns, metadata: TableMetadata) -> 
     )
     for number in {*columns.leaves} - plan.keys():
         statistics.column_sizes.pop(number, None)
+    _require_no_nulls(footer, schema, statistics.null_value_counts)
     for field in metadata.spec().fields:
         _require_one_partition(footer, columns, field, schema.find_column_name(field.source_id) or "")
     try:
         partition = statistics.partition(metadata.spec(), schema)
     except ValueError as e:
         raise ConfigurationError(
-            f"object {footer.snapshot_object.url} has records of several partitions of the table ({e}). Nothing was "
+            f"object {footer.snapshot_object.url} is not inside of one partition of the table ({e}). Nothing was "
             f"added. Create the table with partitions that the folders of the pipeline are inside of, or without"
         ) from e
     return DataFile.from_args(
@@ -148,6 +153,35 @@ def data_file(footer: Footer, columns: FileColumns, metadata: TableMetadata) -> 
         key_metadata=None,
         **statistics.to_serialized_dict(),
     )
+
+
+def _without_bounds(footer: Footer, columns: FileColumns) -> set[int]:
+    """Ids of columns of which a row group has values and no bounds, such as of long texts, or none that Python has."""
+    missing = set()
+    for group in range(footer.metadata.num_row_groups):
+        for position, number in enumerate(columns.leaves):
+            column = footer.metadata.row_group(group).column(position)
+            statistics = column.statistics
+            if statistics is None or not statistics.has_null_count:
+                missing.add(number)
+            elif statistics.num_values or not statistics.null_count:
+                try:
+                    if statistics.min is None or statistics.max is None:
+                        missing.add(number)
+                except (OverflowError, ValueError, pa.ArrowException):
+                    missing.add(number)
+    return missing
+
+
+def _require_no_nulls(footer: Footer, schema: Schema, nulls: Mapping[int, int]) -> None:
+    """Refuse nulls in a column that the table requires: engines look for none there."""
+    for number in schema.field_ids:
+        field = schema.find_field(number)
+        if field.required and field.field_type.is_primitive and nulls.get(number, 0 if number not in nulls else 1):
+            raise ConfigurationError(
+                f"object {footer.snapshot_object.url} has nulls in the column {schema.find_column_name(number)}, which "
+                f"the table requires. Nothing was added. Make the column optional"
+            )
 
 
 def _require_one_partition(footer: Footer, columns: FileColumns, field: PartitionField, name: str) -> None:

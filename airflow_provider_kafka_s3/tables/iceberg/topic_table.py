@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
+import urllib.parse
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -26,8 +28,14 @@ from airflow_provider_kafka_s3.reading.snapshot import Snapshot
 from airflow_provider_kafka_s3.reading.snapshot_objects import SnapshotObject
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
 from airflow_provider_kafka_s3.tables.iceberg.catalog import catalog_errors
-from airflow_provider_kafka_s3.tables.iceberg.columns import FileColumns, Path, columns_of_file, merged_schema
-from airflow_provider_kafka_s3.tables.iceberg.commit import Change, commit, last_batch, property_of
+from airflow_provider_kafka_s3.tables.iceberg.columns import (
+    FileColumns,
+    Path,
+    columns_of_file,
+    merged_schema,
+    require_free_ids,
+)
+from airflow_provider_kafka_s3.tables.iceberg.commit import PREFIX, Change, commit, last_batch, property_of
 from airflow_provider_kafka_s3.tables.iceberg.data_files import Footer, data_file, read_footers
 
 if TYPE_CHECKING:
@@ -47,6 +55,12 @@ _TRANSFORMS: Final[dict[str, Transform[Any, Any]]] = {
     "day": DayTransform(),
     "identity": IdentityTransform(),
 }
+
+_FORMAT: Final = 2
+"""Version of the format of tables that pyiceberg writes."""
+
+_STEP: Final = 50
+"""Batches whose documents are read before the files of a commit are counted again."""
 
 _RACES: Final = RetryPolicy(max_retries=30, base=0.05, cap=5.0)
 """A commit that others come before is tried again soon, and often."""
@@ -117,8 +131,10 @@ class Difference:
         missing: URLs of committed objects that the table lacks.
         lost: URLs of objects in the table that were accepted as lost.
         unknown: URLs of objects in the table, beside the topic's, that no batch has.
-        others: number of files in the table that are no objects of the topic.
-        repaired: whether missing ones were added and lost ones removed.
+        others: number of files in the table that are objects of no topic that it has.
+        twice: URLs of objects that the table has more than once.
+        added: URLs of missing objects that a repair has added.
+        removed: URLs of lost objects that a repair has removed.
     """
 
     table: str
@@ -129,7 +145,9 @@ class Difference:
     lost: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
     others: int = 0
-    repaired: bool = False
+    twice: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
 
 
 @dataclass
@@ -165,9 +183,16 @@ class TopicTable:
             TableRolledBackError: the table was set back to an earlier snapshot.
             CatalogUnavailableError: the catalog gave no usable answer; a later call goes on.
         """
-        snapshot = Snapshot(self.log)
         table = self._load()
         last = self._last(table)
+        # Not before the table: other processes add what is landed meanwhile.
+        snapshot = Snapshot(self.log)
+        if last > snapshot.batch:
+            raise ConfigurationError(
+                f"table {self.table} has batches up to {last} of topic {self.log.topic!r} by its property {self.name}, "
+                f"and the log has {snapshot.batch}. Nothing was added. Is it the log of another pipeline? If the log "
+                f"was begun anew, use another table"
+            )
         added = Added(self.table, last + 1, last)
         with progress(f"table {self.table}: add", total=max(snapshot.batch - last, 0), unit="batch") as advance:
             while last < snapshot.batch:
@@ -216,29 +241,33 @@ class TopicTable:
         difference, missing = self._compare(table)
         if not repair or not (difference.missing or difference.lost):
             return difference
-        if difference.missing and difference.others and not unsafe_rows_are_absent:
+        if difference.missing and difference.others and not unsafe_rows_are_absent and not difference.lost:
             raise ConfigurationError(
                 f"table {self.table} lacks {count(len(missing), 'object')} of the topic, and has "
                 f"{count(difference.others, 'file')} of others. If the objects were rewritten (compacted), these have "
                 f"their rows, and a repair would add them twice. Nothing was changed. If they have not, repair with "
                 f"unsafe_rows_are_absent"
             )
-        footers = read_footers(self.log.store, missing)
+        if difference.others and not unsafe_rows_are_absent:
+            missing = []
+        footers = {one.snapshot_object.url: one for one in read_footers(self.log.store, missing)}
         lost = {*difference.lost}
 
         def change(current: Table) -> Change:
             last = last_batch(current, self.name)
-            removed = [file for file in self._files(current) if file.file_path in lost]
-            return self._change(current, last, last, footers, removed)
+            files = {file.file_path: file for file in self._files(current)}
+            absent = [footer for url, footer in footers.items() if url not in files]
+            return self._change(current, last, last, absent, [files[url] for url in lost & files.keys()])
 
         def is_done(current: Table) -> bool:
-            left, _ = self._compare(current)
-            return not (left.missing or left.lost)
+            present = {file.file_path for file in self._files(current)}
+            return not (footers.keys() - present or lost & present)
 
         with catalog_errors(f"table {self.table}"):
             commit(self._require, self.name, change, retrier=self.retrier, is_done=is_done)
         now, _ = self._compare(self._require())
-        return replace(now, missing=difference.missing, lost=difference.lost, repaired=True)
+        done = tuple(url for url in difference.missing if url not in now.missing)
+        return replace(now, added=done, removed=difference.lost)
 
     # -- batches ------------------------------------------------------------------------------------------------------
 
@@ -247,14 +276,16 @@ class TopicTable:
         changes = snapshot.changes(last)
         numbers = changes.select_batches()
         objects: list[SnapshotObject] = []
-        for start in range(0, min(len(numbers), _BATCHES), _STEP):
+        for start in range(0, len(numbers), _STEP):
             step = numbers[start : start + _STEP]
             for number, of_batch in _by_batch(changes.objects(batches=step), step):
-                if objects and len(objects) + len(of_batch) > self.settings.files_per_commit:
+                # Without an object there may be no table yet, and nothing is too much.
+                too_many = len(objects) + len(of_batch) > self.settings.files_per_commit
+                if objects and (too_many or start >= _BATCHES):
                     return number - 1, objects
                 objects += of_batch
         # Batches without objects, such as those of a reset, are between the others and behind the last.
-        return (numbers[_BATCHES] - 1 if len(numbers) > _BATCHES else snapshot.batch), objects
+        return snapshot.batch, objects
 
     def _commit(self, after: int, end: int, objects: Sequence[SnapshotObject]) -> tuple[Table, bool]:
         """Commit batches; the table behind it, and whether one of these commits landed.
@@ -304,9 +335,14 @@ class TopicTable:
         for footer, of_file in zip(footers, columns, strict=True):
             where = f"table {self.table}, object {footer.snapshot_object.url}"
             schema = merged_schema(schema, of_file.schema, where)
+        require_free_ids(table.schemas().values(), schema, f"table {self.table}")
         if all(of_file.has_ids for of_file in columns) and mapping is None:
             return schema, columns, []
-        extended = NameMapping(_extended(by_name.root, create_mapping_from_schema(schema).root))
+        names = create_mapping_from_schema(schema).root
+        for of_file in columns:
+            # The names in an object without ids, which may be those from before a column was renamed.
+            names = names if of_file.has_ids else _extended(names, create_mapping_from_schema(of_file.schema).root)
+        extended = NameMapping(_extended(by_name.root, names))
         if mapping is not None and extended == mapping:
             return schema, columns, []
         return schema, columns, [(TableProperties.DEFAULT_NAME_MAPPING, extended.model_dump_json())]
@@ -315,8 +351,11 @@ class TopicTable:
         return columns_of_file(footer.schema, footer.snapshot_object.url, known)
 
     def _expired(self, table: Table) -> list[int]:
-        """Ids of snapshots that are not kept; those of branches and tags are."""
-        if self.settings.keep_snapshots is None:
+        """Ids of snapshots that are not kept; those of branches and tags are.
+
+        Where a table owns its files, an engine expires them, which then deletes files that no snapshot has.
+        """
+        if self.settings.keep_snapshots is None or table.properties.get("gc.enabled") != "false":
             return []
         oldest = dt.datetime.now(dt.UTC) - dt.timedelta(hours=self.settings.keep_snapshots_hours)
         line = [*ancestors_of(table.current_snapshot(), table.metadata)]
@@ -343,6 +382,11 @@ class TopicTable:
             raise ConfigurationError(
                 f"there is no table {self.table}. Nothing was changed. It is created when the first objects of topic "
                 f"{self.log.topic!r} are added"
+            )
+        if table.metadata.format_version > _FORMAT:
+            raise ConfigurationError(
+                f"table {self.table} has the format version {table.metadata.format_version}, and pyiceberg writes up "
+                f"to {_FORMAT}. Nothing was changed. Use another table"
             )
         return table
 
@@ -396,8 +440,11 @@ class TopicTable:
         numbers = snapshot.select_batches()
         objects = {one.url: one for one in snapshot.objects()}
         lost = {self.log.store.url(key) for _, _, keys in snapshot.documents(numbers) for key in keys}
-        files = {file.file_path: file for file in self._files(table)}
+        listed = self._files(table)
+        times = Counter(file.file_path for file in listed)
+        files = {file.file_path: file for file in listed}
         folder = self.log.store.url(_folder_of(self.log))
+        others_folders = tuple(_folders_of_properties(table))
         ours = [file for url, file in files.items() if url in objects]
         others = files.keys() - objects.keys() - lost
         missing = [one for url, one in objects.items() if url not in files]
@@ -410,14 +457,11 @@ class TopicTable:
                 missing=tuple(one.url for one in missing),
                 lost=tuple(sorted(files.keys() & lost)),
                 unknown=tuple(sorted(url for url in others if url.startswith(folder))),
-                others=len(others),
+                others=sum(not url.startswith(others_folders) for url in others),
+                twice=tuple(sorted(url for url, number in times.items() if number > 1 and url in objects)),
             ),
             missing,
         )
-
-
-_STEP: Final = 50
-"""Batches whose documents are read before the files of a commit are counted again."""
 
 
 def _by_batch(objects: Sequence[SnapshotObject], numbers: Sequence[int]) -> Iterator[tuple[int, list[SnapshotObject]]]:
@@ -428,8 +472,19 @@ def _by_batch(objects: Sequence[SnapshotObject], numbers: Sequence[int]) -> Iter
 
 
 def _folder_of(log_: TopicLog) -> str:
-    address = log_.address
-    return f"{address.topics_dir}/{address.topic}/" if address.topics_dir else f"{address.topic}/"
+    return _folder(log_.address.topics_dir, log_.address.topic)
+
+
+def _folder(topics_dir: str, topic: str) -> str:
+    return f"{topics_dir}/{topic}/" if topics_dir else f"{topic}/"
+
+
+def _folders_of_properties(table: Table) -> Iterator[str]:
+    """URLs of the folders of all topics that a table has."""
+    for name in table.properties:
+        if name.startswith(PREFIX):
+            bucket, topics_dir, _, topic = map(urllib.parse.unquote, name.removeprefix(PREFIX).split("/"))
+            yield f"s3://{bucket}/{_folder(topics_dir, topic)}"
 
 
 def _with_own_ids(update: TableUpdate, columns: Schema, spec: PartitionSpec) -> TableUpdate:
@@ -450,12 +505,17 @@ def _paths_of(fields: Sequence[MappedField], outer: Path) -> Iterator[tuple[Path
 
 
 def _extended(old: Sequence[MappedField], new: Sequence[MappedField]) -> list[MappedField]:
-    """The names of a mapping, and the fields that it lacks."""
+    """The fields of a mapping with the names and fields of another one."""
     known = {one.field_id: one for one in new}
     extended = [
         one
         if (other := known.pop(one.field_id, None)) is None
-        else one.model_copy(update={"fields": _extended(one.fields, other.fields)})
+        else one.model_copy(
+            update={
+                "names": [*dict.fromkeys((*one.names, *other.names))],
+                "fields": _extended(one.fields, other.fields),
+            }
+        )
         for one in old
     ]
     return [*extended, *known.values()]
