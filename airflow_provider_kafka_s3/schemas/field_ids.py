@@ -71,7 +71,8 @@ def _with_ids(
     metadata = {key: value for key, value in (field.metadata or {}).items() if key != ID_KEY}
     if path in ids:
         metadata[ID_KEY] = str(ids[path]).encode()
-    return field.with_type(_with_members(field.type, inner)).with_metadata(cast("Any", metadata or None))
+    field = field.with_type(_with_members(field.type, inner))
+    return field.with_metadata(cast("Any", metadata)) if metadata else field.remove_metadata()
 
 
 def _with_members(kind: pa.DataType, inner: list[pa.Field[Any]]) -> pa.DataType:
