@@ -68,7 +68,9 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 def table(access: Access) -> Answer:
     """Add the batches of a topic to a table of Iceberg, or compare the two."""
     require_iceberg()
-    return _ACTIONS[access.arguments.action](access, _open(access))
+    topic_table = _open(access)
+    with topic_table.catalog:
+        return _ACTIONS[access.arguments.action](access, topic_table)
 
 
 def _open(access: Access) -> TopicTable:

@@ -111,15 +111,15 @@ class KafkaS3ToIcebergOperator(BaseOperator):
         with as_task_error(self.log):
             topics = [self.topics] if isinstance(self.topics, str) else [*self.topics]
             tables = self._tables(topics)
-            catalog = self._catalog()
             added: dict[str, Added] = {}
             errors: list[KafkaS3Error] = []
-            for topic, table in tables.items():
-                try:
-                    added[topic] = self._add(catalog, topic, table)
-                except KafkaS3Error as e:
-                    # Other topics have tables of their own.
-                    errors.append(e)
+            with self._catalog() as catalog:
+                for topic, table in tables.items():
+                    try:
+                        added[topic] = self._add(catalog, topic, table)
+                    except KafkaS3Error as e:
+                        # Other topics have tables of their own.
+                        errors.append(e)
             returned = {topic: _to_xcom(each) for topic, each in added.items()}
             raise_first(errors)
         announce(context, self.outlets, {"bucket": self.bucket, "pipeline": self.pipeline, "tables": returned})

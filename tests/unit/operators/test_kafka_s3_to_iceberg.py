@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import json
 from types import SimpleNamespace
@@ -54,7 +55,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(connections, "s3_access", lambda _: SimpleNamespace(settings=S3Settings(), credentials=None))
     monkeypatch.setattr(connections, "catalog_properties", lambda _: {"uri": "http://catalog:8181"})
-    monkeypatch.setattr(catalog, "open_catalog", lambda *_: None)
+    monkeypatch.setattr(catalog, "open_catalog", lambda *_: contextlib.nullcontext())
     monkeypatch.setattr(topic_table, "TopicTable", Table)
     return tables
 
