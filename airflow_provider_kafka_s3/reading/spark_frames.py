@@ -19,6 +19,7 @@ from airflow_provider_kafka_s3.reading.object_schemas import field_names, schema
 from airflow_provider_kafka_s3.reading.snapshot import Snapshot
 from airflow_provider_kafka_s3.reading.snapshot_objects import SnapshotObject
 from airflow_provider_kafka_s3.reading.text_columns import are_base64
+from airflow_provider_kafka_s3.schemas.arrow_fields import names_alike, parts_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
@@ -191,7 +192,7 @@ def _require_readable(spark: SparkSession, snapshot: Snapshot, schema: pa.Schema
             f"Spark cannot read these columns of topic {snapshot.log.topic!r}: {', '.join(unreadable)}. Give a schema "
             f"without them, or read the objects by the format kafka_s3 or by arrow_batches"
         )
-    alike = [*_alike("", schema)]
+    alike = [*names_alike(schema)]
     if alike and str(spark.conf.get("spark.sql.caseSensitive")).lower() != "true":
         raise ConfigurationError(_ALIKE.format(topic=snapshot.log.topic, names=", ".join(alike)))
 
@@ -204,23 +205,7 @@ def _unreadable(path: str, fields: Iterable[pa.Field[Any]]) -> Iterator[tuple[st
             yield name, "a time of day"
         elif pa.types.is_decimal(field.type) and field.type.precision > _DECIMAL_DIGITS:
             yield name, f"a decimal of {field.type.precision} digits, more than {_DECIMAL_DIGITS}"
-        yield from _unreadable(f"{name}.", _parts(field.type))
-
-
-def _alike(path: str, fields: Iterable[pa.Field[Any]]) -> Iterator[str]:
-    """The names of columns, and of parts of them, that differ in case only."""
-    by_name: dict[str, list[pa.Field[Any]]] = {}
-    for field in fields:
-        by_name.setdefault(field.name.lower(), []).append(field)
-    for namesakes in by_name.values():
-        if len(namesakes) > 1:
-            yield " and ".join(repr(f"{path}{field.name}") for field in namesakes)
-        for field in namesakes:
-            yield from _alike(f"{path}{field.name}.", _parts(field.type))
-
-
-def _parts(kind: pa.DataType) -> list[pa.Field[Any]]:
-    return [kind.field(n) for n in range(kind.num_fields)]
+        yield from _unreadable(f"{name}.", parts_of(field.type))
 
 
 def _group(one: SnapshotObject, bucket: str) -> _Group:

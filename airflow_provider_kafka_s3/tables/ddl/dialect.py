@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, ClassVar, Final, NoReturn, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import ClassVar, Final, NoReturn, TypeAlias
 
 import pyarrow as pa
 
 from airflow_provider_kafka_s3.config import RawBytes
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.layout import keys
-from airflow_provider_kafka_s3.tables.ddl.model import Column, LandedTable, Script, TableName, parts_of
+from airflow_provider_kafka_s3.schemas.arrow_fields import names_alike
+from airflow_provider_kafka_s3.tables.ddl.model import Column, LandedTable, Script, TableName
 from airflow_provider_kafka_s3.tables.ddl.type_names import NoTypeError, TypeNames
 
 __all__ = ["Dialect", "Remark"]
@@ -148,24 +149,13 @@ class Dialect(ABC):
 
     def _require_names(self, table: LandedTable) -> None:
         names = [folder.name for folder in table.folders]
-        alike = [*_alike("", [pa.field(column.name, column.type) for column in table.columns])]
-        alike += _alike("", [pa.field(name, pa.string()) for name in names])
+        alike = [*names_alike(pa.field(column.name, column.type) for column in table.columns)]
+        alike += names_alike(pa.field(name, pa.string()) for name in names)
         if alike:
             self.refuse(table, f"names that differ in case only are one to {self.engine}: {', '.join(alike)}", _RENAME)
 
 
 _RENAME: Final = f"Rename one of them before Kafka. {_WAY_OUT}"
-
-
-def _alike(path: str, fields: Iterable[Any]) -> Iterator[str]:
-    by_name: dict[str, list[Any]] = {}
-    for field in fields:
-        by_name.setdefault(field.name.lower(), []).append(field)
-    for namesakes in by_name.values():
-        if len(namesakes) > 1:
-            yield " and ".join(repr(f"{path}{field.name}") for field in namesakes)
-        for field in namesakes:
-            yield from _alike(f"{path}{field.name}.", parts_of(field.type))
 
 
 def _legal(topic: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from airflow_provider_kafka_s3.config import Csv, DeviantArtNaming, Layout, Naming
 from airflow_provider_kafka_s3.config.file_names import parse_file_name_template
+from airflow_provider_kafka_s3.schemas.arrow_fields import parts_of
 
 if TYPE_CHECKING:
     from pyarrow import DataType
@@ -28,7 +29,6 @@ __all__ = [
     "TableName",
     "Texts",
     "has_documents",
-    "parts_of",
 ]
 
 DOCUMENT: Final = pa.large_string()
@@ -239,8 +239,3 @@ def has_documents(columns: Iterable[Column]) -> bool:
 
 def _has_document(kind: DataType) -> bool:
     return kind == DOCUMENT or any(_has_document(part.type) for part in parts_of(kind))
-
-
-def parts_of(kind: pa.DataType) -> Sequence[pa.Field[DataType]]:
-    """The fields of a type that has others in it."""
-    return [kind.field(n) for n in range(kind.num_fields)]
