@@ -38,6 +38,7 @@ __all__ = ["Access", "add_kafka_options", "add_options"]
 
 _ADDRESSING_STYLES: Final = ("auto", "path", "virtual")
 _S3_OPTIONS: Final = ("endpoint_url", "region", "ca_bundle", "addressing_style")
+_KAFKA_EXAMPLE: Final = '{"bootstrap.servers": "broker:9092"}'
 _KAFKA_WAYS: Final = ("kafka_conn_id", "kafka_config", "bootstrap_server")
 
 
@@ -193,7 +194,7 @@ class Access:
         if ways[0] == "bootstrap_server":
             return {"bootstrap.servers": value}
         if ways[0] == "kafka_config":
-            return _read_config(value)
+            return read_settings("--kafka-config", value, " of librdkafka's settings, such as " + _KAFKA_EXAMPLE)
         from airflow_provider_kafka_s3.airflow import connections
 
         return read_connection(value, connections.kafka_config, "kafka_conn_id")
@@ -332,20 +333,27 @@ class Access:
         return getattr(self.arguments, name) or default_of(name)
 
 
-def _read_config(path: str) -> dict[str, Any]:
+def read_settings(option: str, path: str, what: str = "") -> dict[str, Any]:
+    """The settings, with secrets, in a file that an option names.
+
+    Args:
+        option: for errors.
+        path: of the file.
+        what: the JSON object is, for the error of a file that has none.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or is no JSON object.
+    """
     try:
-        config = json.loads(Path(path).read_bytes())
+        settings = json.loads(Path(path).read_bytes())
     except OSError as e:
-        raise ConfigurationError(f"--kafka-config {path}: it cannot be read ({e.strerror})") from e
+        raise ConfigurationError(f"{option} {path}: it cannot be read ({e.strerror})") from e
     except ValueError:
-        config = None
-    if not isinstance(config, dict):
+        settings = None
+    if not isinstance(settings, dict):
         # Neither the text nor the parser's error is quoted: they may contain secrets.
-        raise ConfigurationError(
-            f"--kafka-config {path}: it is not a JSON object of librdkafka's settings, such as "
-            f'{{"bootstrap.servers": "broker:9092"}}'
-        ) from None
-    return config
+        raise ConfigurationError(f"{option} {path}: it is not a JSON object{what}") from None
+    return settings
 
 
 class _NoKafka(Source):

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from airflow_provider_kafka_s3.cli.access import Access
+from airflow_provider_kafka_s3.cli.access import Access, read_settings
 from airflow_provider_kafka_s3.cli.command import Command
 from airflow_provider_kafka_s3.cli.defaults import default_of
 from airflow_provider_kafka_s3.cli.output import FINDINGS, OK, Answer, Line
@@ -96,26 +94,13 @@ def _catalog(arguments: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     if arguments.catalog_config and arguments.iceberg_conn_id:
         raise ConfigurationError("--iceberg-conn-id and --catalog-config are given; use one of them")
     if arguments.catalog_config:
-        return arguments.catalog_config, _read_properties(arguments.catalog_config)
+        return arguments.catalog_config, read_settings("--catalog-config", arguments.catalog_config)
     connection = arguments.iceberg_conn_id or default_of("iceberg_conn_id")
     if not connection:
         raise ConfigurationError("no catalog is named; use --iceberg-conn-id or --catalog-config")
     from airflow_provider_kafka_s3.airflow import connections
 
     return connection, read_connection(connection, connections.catalog_properties, "iceberg_conn_id")
-
-
-def _read_properties(path: str) -> dict[str, Any]:
-    try:
-        properties = json.loads(Path(path).read_bytes())
-    except OSError as e:
-        raise ConfigurationError(f"--catalog-config {path}: it cannot be read ({e.strerror})") from e
-    except ValueError:
-        properties = None
-    if not isinstance(properties, dict):
-        # Neither the text nor the parser's error is quoted: they may contain secrets.
-        raise ConfigurationError(f"--catalog-config {path}: it is not a JSON object")
-    return properties
 
 
 def _add(access: Access, topic_table: TopicTable) -> Answer:
