@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
     from pyiceberg.catalog import Catalog
 
+    from airflow_provider_kafka_s3.airflow.connections import S3Access
     from airflow_provider_kafka_s3.tables.iceberg.topic_table import Added
 
 __all__ = ["KafkaS3ToIcebergOperator"]
@@ -113,10 +114,11 @@ class KafkaS3ToIcebergOperator(BaseOperator):
             tables = self._tables(topics)
             added: dict[str, Added] = {}
             errors: list[KafkaS3Error] = []
-            with self._catalog() as catalog:
+            access = connections.s3_access(self.aws_conn_id)
+            with self._catalog(access) as catalog:
                 for topic, table in tables.items():
                     try:
-                        added[topic] = self._add(catalog, topic, table)
+                        added[topic] = self._add(catalog, access, topic, table)
                     except KafkaS3Error as e:
                         # Other topics have tables of their own.
                         errors.append(e)
@@ -147,21 +149,19 @@ class KafkaS3ToIcebergOperator(BaseOperator):
                 )
         return tables
 
-    def _catalog(self) -> Catalog:
+    def _catalog(self, access: S3Access) -> Catalog:
         from airflow_provider_kafka_s3.tables.installed import require_iceberg
 
         require_iceberg()
         from airflow_provider_kafka_s3.tables.iceberg.catalog import open_catalog, with_files
 
-        access = connections.s3_access(self.aws_conn_id)
         properties = connections.catalog_properties(self.iceberg_conn_id)
         return open_catalog(self.iceberg_conn_id, with_files(properties, access.settings, access.credentials))
 
-    def _add(self, catalog: Catalog, topic: str, table: str) -> Added:
+    def _add(self, catalog: Catalog, access: S3Access, topic: str, table: str) -> Added:
         from airflow_provider_kafka_s3.batch.location import TopicLocation
         from airflow_provider_kafka_s3.tables.iceberg.topic_table import TopicTable
 
-        access = connections.s3_access(self.aws_conn_id)
         address = TopicAddress(topics_dir=self.topics_dir, pipeline=self.pipeline, topic=topic)
         place = TopicLocation(self.bucket, address, access.settings, access.credentials)
         added = TopicTable(catalog, table, place.open_log(), self.bucket, self._settings()).add()

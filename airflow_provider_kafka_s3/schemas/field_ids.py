@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
@@ -17,6 +18,7 @@ _IDS: Final = 2**30
 """Ids are below this. Iceberg reserves those near the end of 32 bits."""
 
 
+@functools.lru_cache(maxsize=65_536)  # each object of a batch has the same columns
 def field_id(*path: str) -> int:
     """The id of a column, by its path alone: it is the same in all objects, and nothing has to be stored.
 

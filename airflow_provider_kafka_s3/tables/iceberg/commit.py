@@ -1,8 +1,8 @@
 """Commits batches to an Iceberg table, each once, whoever races and whatever answer is lost.
 
 A property of the table is the number of the last batch that is in. A commit of the batches behind it is staged only on
-a table whose property says so, and has the property, the files and new columns together. It is sent once. After any
-error the table is loaded again, and the property decides whether the commit landed.
+a table whose property is that number, and has the property, the files and new columns together. It is sent once. After
+any error the table is loaded again, and the property decides whether the commit landed.
 
 What makes this safe is the snapshot on which a commit was staged: the catalog refuses the commit once another snapshot
 is there. No catalog compares the property itself. So batches without files make a snapshot, too. The commit of

@@ -177,7 +177,7 @@ def _require_no_nulls(footer: Footer, schema: Schema, nulls: Mapping[int, int]) 
     """Refuse nulls in a column that the table requires: engines look for none there."""
     for number in schema.field_ids:
         field = schema.find_field(number)
-        if field.required and field.field_type.is_primitive and nulls.get(number, 0 if number not in nulls else 1):
+        if field.required and field.field_type.is_primitive and nulls.get(number):
             raise ConfigurationError(
                 f"object {footer.snapshot_object.url} has nulls in the column {schema.find_column_name(number)}, which "
                 f"the table requires. Nothing was added. Make the column optional"
@@ -195,18 +195,14 @@ def _require_one_partition(footer: Footer, columns: FileColumns, field: Partitio
     for group in range(footer.metadata.num_row_groups):
         column = footer.metadata.row_group(group).column(position)
         statistics = column.statistics
-        if statistics is None or not statistics.has_null_count or (column.num_values and not statistics.has_min_max):
-            if statistics is not None and statistics.has_null_count and statistics.null_count:
-                break
+        counted = statistics is not None and statistics.has_null_count
+        if counted and statistics.null_count:
+            raise ConfigurationError(
+                f"object {url} has nulls in the column {name!r}, by which the table has its partition {field.name!r}: "
+                f"readers would miss these records. Nothing was added. Use a table without this partition"
+            )
+        if not counted or (column.num_values and not statistics.has_min_max):
             raise ConfigurationError(
                 f"object {url} has no statistics of the column {name!r}, by which the table has its partition "
                 f"{field.name!r}. Nothing was added. Use a table without this partition"
             )
-        if statistics.null_count:
-            break
-    else:
-        return
-    raise ConfigurationError(
-        f"object {url} has nulls in the column {name!r}, by which the table has its partition {field.name!r}: readers "
-        f"would miss these records. Nothing was added. Use a table without this partition"
-    )

@@ -22,10 +22,11 @@ from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform,
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.config.tables import PARTITION, TableSettings
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.layout.keys import below
 from airflow_provider_kafka_s3.messages import count
 from airflow_provider_kafka_s3.progress import progress
 from airflow_provider_kafka_s3.reading.snapshot import Snapshot
-from airflow_provider_kafka_s3.reading.snapshot_objects import SnapshotObject
+from airflow_provider_kafka_s3.reading.snapshot_objects import SnapshotObject, snapshot_objects
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
 from airflow_provider_kafka_s3.tables.iceberg.catalog import catalog_errors
 from airflow_provider_kafka_s3.tables.iceberg.columns import (
@@ -437,13 +438,15 @@ class TopicTable:
     def _compare(self, table: Table) -> tuple[Difference, list[SnapshotObject]]:
         last = last_batch(table, self.name)
         snapshot = Snapshot(self.log, at=last)
-        numbers = snapshot.select_batches()
-        objects = {one.url: one for one in snapshot.objects()}
-        lost = {self.log.store.url(key) for _, _, keys in snapshot.documents(numbers) for key in keys}
+        objects: dict[str, SnapshotObject] = {}
+        lost: set[str] = set()
+        for plan, decision, gone in snapshot.documents(snapshot.select_batches()):
+            objects |= {one.url: one for one in snapshot_objects(self.log, plan, decision, gone)}
+            lost |= {self.log.store.url(key) for key in gone}
         listed = self._files(table)
         times = Counter(file.file_path for file in listed)
         files = {file.file_path: file for file in listed}
-        folder = self.log.store.url(_folder_of(self.log))
+        folder = self.log.store.url(_folder(self.log.address.topics_dir, self.log.topic))
         others_folders = tuple(_folders_of_properties(table))
         ours = [file for url, file in files.items() if url in objects]
         others = files.keys() - objects.keys() - lost
@@ -471,12 +474,8 @@ def _by_batch(objects: Sequence[SnapshotObject], numbers: Sequence[int]) -> Iter
     yield from by_number.items()
 
 
-def _folder_of(log_: TopicLog) -> str:
-    return _folder(log_.address.topics_dir, log_.address.topic)
-
-
 def _folder(topics_dir: str, topic: str) -> str:
-    return f"{topics_dir}/{topic}/" if topics_dir else f"{topic}/"
+    return f"{below(topics_dir)}{topic}/"
 
 
 def _folders_of_properties(table: Table) -> Iterator[str]:
