@@ -221,9 +221,16 @@ class Worker(Startable):
         assert self._process is not None
         assert self._process.stdin is not None
         began, starts = self.log_file.stat().st_size, len(self.home.java_commands)
-        self._process.stdin.write(json.dumps(command) + "\n")
-        self._process.stdin.flush()
-        result_line = self._results.readline()
+        try:
+            self._process.stdin.write(json.dumps(command) + "\n")
+            self._process.stdin.flush()
+            result_line = self._results.readline()
+        except BaseException:
+            # A test that timed out: the next one would get this result for its own.
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self.stop()
+            self._start()
+            raise
         if not result_line:
             # The rest of its output is still to come.
             self._process.wait(20)

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from dev.kafka_broker import KafkaBroker
     from tests.airflow.conftest import Gate, TaskRun, Worker
 
-pytestmark = pytest.mark.timeout(600)  # the first test starts the cluster and Airflow
-
 CLUSTER_SECRET = "canary-4b7e-cluster-secret"
 REGISTRY_USER, REGISTRY_PASSWORD = "reader", "canary-2d60 p$s"
 PRIVATE = {

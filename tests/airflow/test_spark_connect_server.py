@@ -38,7 +38,6 @@ def server() -> Iterator[SparkConnectServer]:
 
 
 @pytest.mark.newest_spark
-@pytest.mark.timeout(600)  # it starts a server
 def test_tasks_land_what_is_new_on_a_server_without_a_jvm(
     worker: Worker,
     server: SparkConnectServer,
@@ -83,7 +82,6 @@ def test_tasks_land_what_is_new_on_a_server_without_a_jvm(
 
 
 @pytest.mark.newest_spark
-@pytest.mark.timeout(600)  # it starts a server again
 def test_tasks_of_a_worker_share_a_warm_process(
     worker: Worker,
     server: SparkConnectServer,

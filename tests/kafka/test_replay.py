@@ -327,7 +327,6 @@ def start_process(
     return process
 
 
-@pytest.mark.timeout(240)
 def test_a_replay_that_is_killed_sends_each_record_once(
     kafka_broker: KafkaBroker, s3_server: S3Server, names: tuple[str, str], tmp_path: Path
 ) -> None:
@@ -365,7 +364,6 @@ def test_a_replay_that_is_killed_sends_each_record_once(
         assert committed(kafka_broker, target, partition) == committed(kafka_broker, source, partition)
 
 
-@pytest.mark.timeout(240)
 def test_two_replays_at_once_send_each_record_once(
     kafka_broker: KafkaBroker, s3_server: S3Server, names: tuple[str, str], tmp_path: Path
 ) -> None:
@@ -515,7 +513,6 @@ def test_objects_of_another_sink_are_sent_once(
     assert {key: found.body for key, found in stored.items() if found and "/replays/" not in key} == objects
 
 
-@pytest.mark.timeout(240)
 def test_a_broker_that_dies_and_comes_back_gets_each_record_once(s3_server: S3Server, tmp_path: Path) -> None:
     """The transaction that was open is aborted, and the replay goes on by itself or is repeated.
 

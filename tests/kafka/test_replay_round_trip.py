@@ -92,7 +92,6 @@ def as_kept(layout: Layout, record: Record) -> tuple[Any, ...]:
     return tuple(getattr(record, name) for name in ("key", "value", "headers", "timestamp") if name in kept)
 
 
-@pytest.mark.timeout(240)
 def test_generated_records_of_every_format_come_back_as_they_were(
     kafka_broker: KafkaBroker, s3_server: S3Server
 ) -> None:

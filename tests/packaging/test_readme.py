@@ -168,9 +168,8 @@ def _landed(shell: Shell, own_broker: KafkaBroker) -> list[int]:
     ]
 
 
-# An environment, Spark, and a dozen commands each of which imports Airflow.
 @pytest.mark.any_airflow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)  # an environment, Spark, and a dozen commands each of which imports Airflow
 def test_a_new_user_lands_topics_and_repairs_them_by_the_commands_in_errors(
     new_user: Shell, own_broker: KafkaBroker
 ) -> None:
@@ -198,7 +197,6 @@ def test_a_new_user_lands_topics_and_repairs_them_by_the_commands_in_errors(
     assert _landed(new_user, own_broker) == [RECORDS, RECORDS]
 
 
-@pytest.mark.timeout(600)
 def test_the_doctor_finds_nothing_wrong_in_the_environment_of_the_readme(new_user: Shell, lines: Sequence[str]) -> None:
     """It reads the connections of the database, Kafka and S3 answer, and pyspark is one version."""
     where = "--bucket lake --aws-conn-id aws_default --kafka-conn-id kafka_default"

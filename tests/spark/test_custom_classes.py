@@ -104,7 +104,6 @@ def test_workers_use_classes_that_py_files_ship(
     assert here.bodies() == pipeline.bodies()
 
 
-@pytest.mark.timeout(600)  # it may start a broker and a server
 def test_a_connect_server_uses_classes_that_py_files_ship(
     connect_server: SparkConnectServer,
     kafka_broker: KafkaBroker,

@@ -85,7 +85,6 @@ def test_a_leader_that_stops_during_a_read_only_delays_it(
 
 
 @pytest.mark.newest_spark
-@pytest.mark.timeout(600)
 def test_a_broker_that_stops_during_a_read_fails_it_soon_and_a_retry_lands_all(
     spark: SparkSession, cluster: KafkaCluster, make_pipeline: MakePipeline
 ) -> None:

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-import pytest
 
 from airflow_provider_kafka_s3.config import JsonLines, Layout
 from airflow_provider_kafka_s3.spark.conf import with_job_conf
@@ -128,7 +127,6 @@ def example() -> dict[str, str]:
     return conf
 
 
-@pytest.mark.timeout(300)
 def test_the_pods_of_executors_have_the_documented_settings_and_no_secret(
     kafka_broker: KafkaBroker,
     sasl_config: dict[str, object],

@@ -39,7 +39,6 @@ def kill_all(process: subprocess.Popen[str]) -> None:
     process.communicate()
 
 
-@pytest.mark.timeout(240)
 def test_a_driver_killed_after_a_part_was_uploaded_leaves_nothing_and_the_next_one_finishes(
     kafka_broker: KafkaBroker, make_topic: object, make_pipeline: MakePipeline, tmp_path: Path
 ) -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # pyspark leaves the socket for the rows of collect() open until it is garbage-collected.
-pytestmark = [pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
 
 ENVELOPES = Layout(format=JsonLines(), content=Envelope())
 SOON = 60

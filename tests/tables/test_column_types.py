@@ -12,7 +12,6 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
 from airflow_provider_kafka_s3.config import AvroConverter
 from airflow_provider_kafka_s3.reading.snapshot import Snapshot
@@ -122,7 +121,6 @@ def test_values_of_every_type_are_those_of_the_objects(
     assert rows.cast(scanned.schema).to_pylist() == expected
 
 
-@pytest.mark.timeout(600)  # it starts Spark
 def test_spark_reads_the_values_of_every_type_that_it_has(
     table_of: Callable[..., TableOfTopic], catalog_server: IcebergCatalog, s3_settings: S3Settings
 ) -> None:
