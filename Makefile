@@ -26,7 +26,7 @@ REGISTRY := $(BUILD)/registry/.unpacked-$(APICURIO_VERSION)
 
 # Downloads trust the certificates of the machine, which may include those of a company's network.
 UV_FLAGS := --quiet --system-certs
-RESOLVE = $(UV) pip compile $(UV_FLAGS) --python-version 3.11 --no-annotate --no-header --group dev --extra iceberg pyproject.toml
+RESOLVE = $(UV) pip compile $(UV_FLAGS) --python-version 3.11 --no-annotate --no-header --group dev --extra iceberg --extra hive pyproject.toml
 
 # The tests that depend on the version of Airflow, so run on each: whole DAGs, the installation, and the parts of the
 # package that may import Airflow. Those marked any_airflow do not. Of the command line it is how connections are read.
@@ -197,10 +197,11 @@ $(SPARK_WORKERS_NEWEST): requirements/spark-4.2.lock spark_jobs/requirements.txt
 $(JARS): dev/pom.xml
 	@sh dev/check.sh java maven
 	@echo "Fetching the jars of Spark's Kafka connector (10 MB for each of two versions), of a Kafka broker (45 MB), of" \
-	  "Avro's command line (60 MB), a catalog of Iceberg (34 MB) and of Spark's reader of its tables (110 MB) ..."
+	  "Avro's command line (60 MB), a catalog of Iceberg (34 MB), of Spark's reader of its tables (110 MB)" \
+	  "and of a Hive metastore (53 MB) ..."
 	@rm -rf $(@D)
 	@mkdir -p $(@D)
-	@for jars in spark-4.0=spark spark-4.2=spark,newest-spark kafka=kafka avro=avro iceberg=iceberg iceberg-spark=iceberg-spark; do \
+	@for jars in spark-4.0=spark spark-4.2=spark,newest-spark kafka=kafka avro=avro iceberg=iceberg iceberg-spark=iceberg-spark hive=hive; do \
 	  mvn --batch-mode --strict-checksums --file $< --activate-profiles "$${jars#*=}" dependency:copy-dependencies \
 	    -DincludeScope=runtime -DoutputDirectory="$(CURDIR)/$(@D)/$${jars%%=*}" >$(@D)/maven.log 2>&1 || \
 	    { grep ERROR $(@D)/maven.log || cat $(@D)/maven.log; exit 1; } >&2; \
