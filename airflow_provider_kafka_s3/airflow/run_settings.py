@@ -20,6 +20,7 @@ from airflow_provider_kafka_s3.config import (
     Limits,
     OnError,
     Partitioner,
+    PartitionsIn,
     Rotation,
     Upload,
 )
@@ -64,6 +65,7 @@ class RunSettings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     on_missing: Literal["fail", "ignore"]
     on_empty: Literal["success", "skip"]
     adopt_wait: Seconds
+    partitions_in: PartitionsIn | None
     unsafe_single_writer: bool
     request_retry: RetryPolicy
     kafka_options: dict[str, Any]

@@ -52,6 +52,14 @@ class Remedies:
         """Accepts the loss of offsets that retention deleted before a batch claimed them."""
         return self._line("accept-loss", "--offsets", format_offsets(offsets))
 
+    def ddl(self, dialect: str, database: str, table: str) -> str:
+        """Prints the statement that makes a table of the topic."""
+        return self._line("ddl", "--dialect", dialect, "--database", database, "--table", table)
+
+    def sync_partitions(self, table: str, *catalog: str) -> str:
+        """Adds the partitions that a table lacks; ``catalog`` are the options that lead to the table."""
+        return self._line("table", "sync", "--table", table, *catalog)
+
     def recover(self, *, skip: bool = False) -> str:
         """Lands open plans and debt; ``skip`` records a gap where records are gone."""
         return self._line("recover", *(("--on-data-loss", "skip") if skip else ()))

@@ -132,6 +132,17 @@ class Access:
         )
         return settings.for_upload(self.upload), None
 
+    def glue_access(self, conn_id: str | None, region: str | None) -> tuple[S3Settings, S3Credentials | None]:
+        """How Glue is reached, with secrets: by the bucket's connection, or boto3's own chain, if none is named."""
+        explicit = any(getattr(self.arguments, name) for name in _S3_OPTIONS)
+        connection = conn_id or (None if explicit and not self.arguments.aws_conn_id else self._option("aws_conn_id"))
+        if not connection:
+            return S3Settings(region=region or self._option("region"), ca_bundle=self._option("ca_bundle")), None
+        from airflow_provider_kafka_s3.airflow import connections
+
+        access = read_connection(connection, lambda named: connections.glue_access(named, region), "aws_conn_id")
+        return access.settings, access.credentials
+
     @property
     def _addressing_style(self) -> Literal["auto", "path", "virtual"]:
         style = self._option("addressing_style") or "auto"

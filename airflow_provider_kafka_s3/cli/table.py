@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,13 +12,14 @@ from airflow_provider_kafka_s3.cli.command import Command
 from airflow_provider_kafka_s3.cli.defaults import default_of
 from airflow_provider_kafka_s3.cli.output import FINDINGS, OK, Answer, Line
 from airflow_provider_kafka_s3.cli.stored_connections import read_connection
-from airflow_provider_kafka_s3.config.tables import TableSettings
+from airflow_provider_kafka_s3.config.tables import TABLE_OF_DATABASE, TableSettings
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.messages import count
 from airflow_provider_kafka_s3.tables.installed import require_iceberg
 
 if TYPE_CHECKING:
     from airflow_provider_kafka_s3.tables.iceberg.topic_table import TopicTable
+    from airflow_provider_kafka_s3.tables.partitions import PartitionedTable
 
 __all__ = ["COMMANDS", "table"]
 
@@ -25,9 +27,9 @@ __all__ = ["COMMANDS", "table"]
 def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "action",
-        choices=tuple(_ACTIONS),
-        help="add: the complete batches that the table lacks, each once; status: how far it is; check: compare its "
-        "files with the log",
+        choices=(*_ACTIONS, _SYNC),
+        help="of a table of Iceberg: add: the complete batches that the table lacks, each once; status: how far it is; "
+        "check: compare its files with the log; of one of Glue or Hive: sync: add the partitions that it lacks",
     )
     parser.add_argument("--table", required=True, help="name of the table, such as lake.orders")
     parser.add_argument(
@@ -61,10 +63,23 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         help="with --repair: add missing objects although other files of the table may have their rows: you know that "
         "they do not",
     )
+    sync = parser.add_argument_group("sync (--glue or --hive-conn-id)")
+    sync.add_argument("--glue", action="store_true", help="the table is in the Glue Data Catalog")
+    sync.add_argument(
+        "--glue-conn-id", metavar="ID", help="Airflow connection of type aws to Glue (default: that of the bucket)"
+    )
+    sync.add_argument("--glue-region", metavar="REGION", help="region of the catalog (default: the connection's)")
+    sync.add_argument("--glue-catalog-id", metavar="ID", help="id of the catalog (default: that of the account)")
+    sync.add_argument("--hive-conn-id", metavar="ID", help="Airflow connection of type hive_metastore")
+    sync.add_argument(
+        "--last", type=int, metavar="N", help="look at the objects of the last N batches only (default: of all)"
+    )
 
 
 def table(access: Access) -> Answer:
-    """Add the batches of a topic to a table of Iceberg, or compare the two."""
+    """Add the batches of a topic to a table of Iceberg, or its folders to one of Glue or Hive; or compare the two."""
+    if access.arguments.action == _SYNC:
+        return _sync(access)
     require_iceberg()
     topic_table = _open(access)
     with topic_table.catalog:
@@ -182,13 +197,66 @@ def _check(access: Access, topic_table: TopicTable) -> Answer:
     )
 
 
+def _sync(access: Access) -> Answer:
+    from airflow_provider_kafka_s3.tables.partitions import sync_partitions
+
+    arguments = access.arguments
+    if arguments.last is not None and arguments.last < 1:
+        raise ConfigurationError(f"--last {arguments.last} must be a positive number")
+    partitioned = _partitioned(access)
+    synced = sync_partitions(access.landed_topic().log, partitioned, last=arguments.last, dry_run=arguments.dry_run)
+    would = "would be " if arguments.dry_run else ""
+    added, differing = count(len(synced.added), "partition"), f"{len(synced.differing):,} at another place"
+    lines: list[str | Line] = [f"table {synced.table}: {added} {would}added, {synced.equal:,} equal, {differing}"]
+    lines += [Line(f"  added: {name}", "good") for name in synced.added]
+    lines += [
+        Line(f"  at another place: {each.partition}: {each.location}, its objects are in {each.expected}", "warning")
+        for each in synced.differing
+    ]
+    if synced.others:
+        lines.append(f"  {count(synced.others, 'object')} of other folders are in no partition of the table")
+    return Answer(
+        {
+            "table": synced.table,
+            "added": [*synced.added],
+            "equal": synced.equal,
+            "differing": [dataclasses.asdict(each) for each in synced.differing],
+            "others": synced.others,
+        },
+        lines,
+        FINDINGS if synced.differing else OK,
+    )
+
+
+def _partitioned(access: Access) -> PartitionedTable:
+    """The table of Glue or Hive."""
+    arguments = access.arguments
+    if arguments.glue == bool(arguments.hive_conn_id):
+        raise ConfigurationError("sync needs the catalog of the table; use one of --glue and --hive-conn-id")
+    if not TABLE_OF_DATABASE.fullmatch(arguments.table):
+        raise ConfigurationError(f"--table {arguments.table} must be database and name, such as lake.orders")
+    from airflow_provider_kafka_s3.airflow import connections
+
+    if arguments.hive_conn_id:
+        from airflow_provider_kafka_s3.tables.partitions.hive import HivePartitions
+
+        metastore = read_connection(arguments.hive_conn_id, connections.metastore_access, "hive_conn_id")
+        return HivePartitions(metastore, arguments.table, retrier=access.retrier)
+    from airflow_provider_kafka_s3.storage.clients import make_glue_client
+    from airflow_provider_kafka_s3.tables.partitions.glue import GluePartitions
+
+    client = make_glue_client(*access.glue_access(arguments.glue_conn_id, arguments.glue_region))
+    return GluePartitions(client, arguments.table, catalog_id=arguments.glue_catalog_id, retrier=access.retrier)
+
+
+_SYNC: Final = "sync"
 _ACTIONS: Final[dict[str, Callable[[Access, Any], Answer]]] = {"add": _add, "status": _status, "check": _check}
 
 COMMANDS: Final = (
     Command(
         name="table",
         run=table,
-        summary="Add the batches of a topic to a table of Iceberg, each once, or compare the two.",
+        summary="Add the batches of a topic to a table of Iceberg, each once, or its folders to one of Glue or Hive.",
         examples=(
             "status --bucket lake --pipeline orders --topic orders --table lake.orders --catalog-config catalog.json",
             "add --bucket lake --pipeline orders --topic orders --table lake.o --catalog-config catalog.json --dry-run",

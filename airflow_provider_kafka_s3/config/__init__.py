@@ -82,6 +82,7 @@ from airflow_provider_kafka_s3.config.stored import (
     SseS3,
     StorageClass,
 )
+from airflow_provider_kafka_s3.config.tables import GlueTable, HiveTable, PartitionsIn, parse_partitions_in
 
 __all__ = [
     "KIB",
@@ -117,7 +118,9 @@ __all__ = [
     "Envelope",
     "FieldTime",
     "Format",
+    "GlueTable",
     "GzipEncoder",
+    "HiveTable",
     "Hourly",
     "JsonConverter",
     "JsonLines",
@@ -135,6 +138,7 @@ __all__ = [
     "ParquetCompression",
     "PartSize",
     "Partitioner",
+    "PartitionsIn",
     "Pinned",
     "ProtobufConverter",
     "RawBytes",
@@ -162,6 +166,7 @@ __all__ = [
     "parse_format",
     "parse_naming",
     "parse_partitioner",
+    "parse_partitions_in",
     "parse_upload",
     "record_format",
     "stored_options",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -133,6 +133,11 @@ class Marker(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def last_resolved(self) -> int:
         """The highest number of a resolved batch; 0 if there is none."""
         return self.resolved[-1][1] - 1 if self.resolved else 0
+
+    def resolved_downward(self) -> Iterator[int]:
+        """Numbers of the resolved batches, the last one first."""
+        for first, end in reversed(self.resolved):
+            yield from range(end - 1, first - 1, -1)
 
     def is_resolved(self, batch: int) -> bool:
         """Whether the batch is rolled forward and folded in."""

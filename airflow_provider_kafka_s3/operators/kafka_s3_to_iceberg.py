@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from airflow.providers.common.compat.sdk import BaseOperator  # noqa: TID253 - it is the base class
@@ -10,7 +10,7 @@ from airflow.providers.common.compat.sdk import BaseOperator  # noqa: TID253 - i
 from airflow_provider_kafka_s3.airflow import connections, parameters
 from airflow_provider_kafka_s3.airflow.assets import announce
 from airflow_provider_kafka_s3.airflow.task_errors import as_task_error
-from airflow_provider_kafka_s3.config.tables import TableSettings
+from airflow_provider_kafka_s3.config.tables import TableSettings, tables_of_topics
 from airflow_provider_kafka_s3.config.values import require_type
 from airflow_provider_kafka_s3.documents.addresses import TopicAddress
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error, raise_first
@@ -105,13 +105,13 @@ class KafkaS3ToIcebergOperator(BaseOperator):
             raise ConfigurationError(f"partition_by={partition_by!r} must be a list, such as [{partition_by!r}]")
         self._settings()
         if not isinstance(topics, str):
-            self._tables([str(topic) for topic in topics])
+            tables_of_topics(table, [str(topic) for topic in topics])
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Add all complete batches that the tables lack."""
         with as_task_error(self.log):
             topics = [self.topics] if isinstance(self.topics, str) else [*self.topics]
-            tables = self._tables(topics)
+            tables = tables_of_topics(self.table, topics)
             added: dict[str, Added] = {}
             errors: list[KafkaS3Error] = []
             access = connections.s3_access(self.aws_conn_id)
@@ -136,18 +136,6 @@ class KafkaS3ToIcebergOperator(BaseOperator):
             keep_snapshots=self.keep_snapshots,
             keep_snapshots_hours=self.keep_snapshots_hours,
         )
-
-    def _tables(self, topics: Sequence[str]) -> Mapping[str, str]:
-        """The table of each topic."""
-        tables = {topic: self.table.replace("{topic}", topic.replace(".", "_")) for topic in topics}
-        by_table: dict[str, str] = {}
-        for topic, table in tables.items():
-            if (other := by_table.setdefault(table, topic)) != topic and "{topic}" in self.table:
-                raise ConfigurationError(
-                    f"topics {other!r} and {topic!r} have one table by table={self.table!r}: {table}. Use a task for "
-                    f"each"
-                )
-        return tables
 
     def _catalog(self, access: S3Access) -> Catalog:
         from airflow_provider_kafka_s3.tables.installed import require_iceberg

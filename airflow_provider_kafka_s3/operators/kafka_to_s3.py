@@ -21,6 +21,7 @@ from airflow.providers.common.compat.sdk import (  # noqa: TID253 - light, and l
 
 from airflow_provider_kafka_s3.airflow import assets, connections, links, parameters, run_window, xcom
 from airflow_provider_kafka_s3.airflow.lineage import RunLineage
+from airflow_provider_kafka_s3.airflow.partitions import add_partitions, require_tables
 from airflow_provider_kafka_s3.airflow.run_settings import RunSettings
 from airflow_provider_kafka_s3.airflow.spark_submit_job import SparkSubmitJob, spark_settings
 from airflow_provider_kafka_s3.airflow.task_errors import as_task_error, task_error
@@ -36,6 +37,7 @@ from airflow_provider_kafka_s3.config import (
     Naming,
     OnError,
     Partitioner,
+    PartitionsIn,
     Rotation,
     Upload,
     Window,
@@ -46,6 +48,7 @@ from airflow_provider_kafka_s3.config import (
     parse_format,
     parse_naming,
     parse_partitioner,
+    parse_partitions_in,
     parse_upload,
 )
 from airflow_provider_kafka_s3.config.values import Value, make_value
@@ -175,6 +178,11 @@ class KafkaToS3Operator(SparkSubmitOperator):
             ``"read_to_end"`` such a window is read to the current end, and later ones continue there.
         on_missing: for a committed object that a run finds missing: ``"fail"`` (restore it by ``action="restore"``) or
             ``"ignore"``.
+        partitions_in: tables that get a partition for each new folder, after the commit:
+            :class:`~airflow_provider_kafka_s3.config.GlueTable`,
+            :class:`~airflow_provider_kafka_s3.config.HiveTable`, or a mapping such as
+            ``{"kind": "glue", "table": "lake.{topic}"}``. A failure is a warning with the command that adds them. None:
+            no table.
         adopt_wait: seconds to wait for the undecided batch of another run before this run executes it; 0 seconds if the
             other run's process on this host has ended, or Airflow's state of its task is not running.
         unsafe_single_writer: accept a store that ignores conditional writes. Concurrent runs may then lose records.
@@ -240,6 +248,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
         on_data_loss: Literal["fail", "skip"] = "fail",
         on_future_timestamp: Literal["fail", "read_to_end"] = "fail",
         on_missing: Literal["fail", "ignore"] = "fail",
+        partitions_in: PartitionsIn | Mapping[str, Any] | None = None,
         adopt_wait: float = 120.0,
         unsafe_single_writer: bool = False,
         request_retry: RetryPolicy | Mapping[str, Any] | None = None,
@@ -288,6 +297,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
         self.on_data_loss = on_data_loss
         self.on_future_timestamp = on_future_timestamp
         self.on_missing = on_missing
+        self.partitions_in = parse_partitions_in(partitions_in)
         self.adopt_wait = adopt_wait
         self.unsafe_single_writer = unsafe_single_writer
         self.request_retry = make_value("request_retry", (RetryPolicy,), request_retry)
@@ -364,6 +374,8 @@ class KafkaToS3Operator(SparkSubmitOperator):
         if not parameters.has_template(self.topics):
             for topic in (topics := parameters.parse_topics(self.topics)):
                 parameters.starting_of(starting, topic, topics)
+            if self.partitions_in is not None:
+                require_tables(self.partitions_in, topics)
         if not parameters.has_template(self.pipeline):
             addresses.validate_pipeline(self.pipeline)
         if not parameters.has_template(self.bucket):
@@ -371,6 +383,10 @@ class KafkaToS3Operator(SparkSubmitOperator):
         known = not parameters.has_template(self.topics_dir)
         topics_dir = parameters.require_topics_dir(self.topics_dir) if known else "topics"
         layout = parameters.require_layout(settings.layout(topics_dir))
+        if self.partitions_in is not None:
+            from airflow_provider_kafka_s3.tables.partitions.sync import require_named_folders
+
+            require_named_folders(layout)
         # A request checks itself. Run, window and topic are placeholders; they are known when the task runs.
         window = (0, 1) if self.offsets == "data_interval" else None
         action = "land" if parameters.has_template(self.action) else run_window.parse_action("", self.action)
@@ -412,6 +428,8 @@ class KafkaToS3Operator(SparkSubmitOperator):
         landed = land_topics(run.runs, lambda plans: self._execute_plans(context, spark, target, run, plans))
         for topic, result in landed.results.items():
             self.log.info("topic %s: %s", topic, xcom.summary([result]))
+        if resolved.action == "land":
+            add_partitions(run, landed.results)
         links.push(self.link_urls, context, marker_url=links.marker_url(run, unsure=bool(landed.errors)))
         if landed.errors:
             xcom_value = xcom.to_xcom(landed.results, resolved)

@@ -269,6 +269,10 @@ class Snapshot:
         self._checksums |= checksums
         return [*checksums]
 
+    def complete_batches(self) -> Iterator[int]:
+        """Numbers of the complete batches, the last one first; those behind an open one are among them."""
+        return self._marker.resolved_downward()
+
     def urls(self, **selection: Any) -> list[str]:
         """URLs of objects, for readers that take a list of files; arguments as of :meth:`objects`."""
         return [one.url for one in self.objects(**selection)]

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from botocore.credentials import Credentials
     from mypy_boto3_s3 import S3Client
 
-__all__ = ["S3Settings", "make_client"]
+__all__ = ["S3Settings", "make_client", "make_glue_client"]
 
 _STS_TRIES: Final = 3
+_GLUE_TIMEOUT: Final = 30.0
 _EXPIRED: Final = {"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired"}
 
 
@@ -189,32 +190,59 @@ def make_client(settings: S3Settings, credentials: S3Credentials | None = None) 
     Raises:
         ConfigurationError: boto3 refuses the settings.
     """
+    client: S3Client = _client_of_one_try(
+        "s3",
+        settings,
+        credentials,
+        s3={
+            "addressing_style": settings.addressing_style,
+            "payload_signing_enabled": False,
+            **({"use_accelerate_endpoint": True} if settings.accelerate else {}),
+            **({"use_dualstack_endpoint": True} if settings.dualstack else {}),
+        },
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+    )
+    return client
+
+
+def make_glue_client(settings: S3Settings, credentials: S3Credentials | None = None) -> Any:
+    """Make a client of the Glue Data Catalog, as :func:`make_client` makes one of a store.
+
+    It waits half a minute for a response at most, since landing runs wait for it.
+
+    Args:
+        settings: of the connection to Glue, with its own endpoint.
+        credentials: None: boto3's own chain.
+
+    Raises:
+        ConfigurationError: boto3 refuses the settings.
+    """
+    patience = min(settings.read_timeout, _GLUE_TIMEOUT)
+    return _client_of_one_try("glue", msgspec.structs.replace(settings, read_timeout=patience), credentials)
+
+
+def _client_of_one_try(service: str, settings: S3Settings, credentials: S3Credentials | None, **configured: Any) -> Any:
     from botocore.exceptions import BotoCoreError
 
     session = None
     if credentials is not None and credentials.role is not None:
         session = RoleSession(credentials, functools.partial(_sts_client, settings))
     try:
-        client: S3Client = _client(
-            "s3",
+        client = _client(
+            service,
             settings,
             settings.endpoint_url,
             credentials if session is None else session,
             max_pool_connections=settings.max_connections,
             retries={"mode": "standard", "total_max_attempts": 1},
-            s3={
-                "addressing_style": settings.addressing_style,
-                "payload_signing_enabled": False,
-                **({"use_accelerate_endpoint": True} if settings.accelerate else {}),
-                **({"use_dualstack_endpoint": True} if settings.dualstack else {}),
-            },
-            request_checksum_calculation="when_required",
-            response_checksum_validation="when_required",
+            **configured,
         )
     except (BotoCoreError, ValueError) as e:
-        raise ConfigurationError(f"cannot make an S3 client of {settings}: {e}") from e
+        name = {"s3": "an S3", "glue": "a Glue"}[service]
+        raise ConfigurationError(f"cannot make {name} client of {settings}: {e}") from e
     if session is not None:
-        client.meta.events.register("after-call.s3", functools.partial(_end_if_expired, session))
+        client.meta.events.register(f"after-call.{service}", functools.partial(_end_if_expired, session))
     return client
 
 

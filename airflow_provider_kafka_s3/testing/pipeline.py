@@ -47,7 +47,7 @@ class SimulatedPipeline:
     """Kafka and a bucket in memory, used by every operator and sensor of this package inside the ``with`` block.
 
     Airflow connections are not looked up. Spark jobs are executed by this process: names and bytes of objects are those
-    that Spark would write.
+    that Spark would write. Tables get no partitions (``partitions_in``).
 
     Attributes:
         kafka: the cluster. Its methods create topics, delete records, and so on.
@@ -73,6 +73,7 @@ class SimulatedPipeline:
             f"{_PACKAGE}.airflow.connections.registry_access": lambda _: None,
             f"{_PACKAGE}.registry.client.RegistryClient": lambda *_, **__: self.registry,
             f"{_PACKAGE}.airflow.connections.spark_target": _spark_target,
+            f"{_PACKAGE}.operators.kafka_to_s3.add_partitions": lambda *_: None,
             f"{_PACKAGE}.operators.kafka_to_s3.require_spark": lambda *_: None,
             f"{_PACKAGE}.operators.kafka_to_s3.KafkaToS3Operator._make_job": lambda *_: _SimulatedJob(self),
         }.items():

@@ -18,6 +18,8 @@ OPTIONAL: Final = {
     "pyspark": "the extra `spark`: a driver may run from a Spark of its own",
     "py4j": "comes with pyspark, which requires it",
     "pyiceberg": "the extra `iceberg`: tables are a task of their own",
+    "hive_metastore": "the extra `hive`: the client of a Hive metastore that pyiceberg has",
+    "thrift": "the extra `hive`",
     "airflow.providers.openlineage": "imported only when Airflow's OpenLineage provider calls",
 }
 """Optional imports, and why the package works without them."""

@@ -9,7 +9,9 @@ import re
 import urllib.parse
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Literal
+
+import msgspec
 
 from airflow_provider_kafka_s3.airflow.connections.stored import extra_of, mask, require
 from airflow_provider_kafka_s3.exceptions import AccessDeniedError, ConfigurationError, TransientError
@@ -17,7 +19,7 @@ from airflow_provider_kafka_s3.messages import either, few, or_nearest
 from airflow_provider_kafka_s3.storage.credentials import AssumedRole, S3Credentials, S3Secrets
 from airflow_provider_kafka_s3.storage.s3 import S3Settings
 
-__all__ = ["S3Access", "s3_access"]
+__all__ = ["S3Access", "glue_access", "s3_access"]
 
 log = logging.getLogger(__name__)
 
@@ -63,23 +65,47 @@ def s3_access(conn_id: str | None) -> S3Access:
         ConfigurationError: there is no such connection, or it gives no credentials.
         TransientError: STS did not answer.
     """
+    return _access(conn_id, "s3")
+
+
+def glue_access(conn_id: str | None, region: str | None = None) -> S3Access:
+    """Address of Glue and credentials for it, as :func:`s3_access` has them of a store.
+
+    The endpoint is that of the service ``glue`` in the connection's ``service_config``, or the one of all services.
+
+    Args:
+        conn_id: connection of type ``aws``; None: boto3's own chain.
+        region: of the catalog; None: that of the connection.
+
+    Raises:
+        ConfigurationError: there is no such connection, or it gives no credentials.
+        TransientError: STS did not answer.
+    """
+    access = _access(conn_id, "glue")
+    return S3Access(
+        msgspec.structs.replace(access.settings, region=region or access.settings.region), access.credentials
+    )
+
+
+def _access(conn_id: str | None, service: Literal["s3", "glue"]) -> S3Access:
     if conn_id is None:
         return S3Access(S3Settings(), None)
     connection = require(conn_id, "aws_conn_id")
     extra = extra_of(connection, "aws_conn_id")
     where = f"aws_conn_id={conn_id!r}"
     config = extra.get("config_kwargs") or {}
-    of_s3 = config.get("s3") or {}
+    of_s3 = (config.get("s3") or {}) if service == "s3" else {}
     # Secrets are masked before the hook logs what it reads.
-    secrets = _customer_keys(where, extra)
+    keys = _customer_keys(where, extra)
+    secrets = keys if service == "s3" else {}
     proxies = _proxies(where, config)
     from airflow.providers.amazon.aws.hooks.base_aws import AwsBaseHook
 
-    hook = AwsBaseHook(aws_conn_id=conn_id, client_type="s3")
+    hook = AwsBaseHook(aws_conn_id=conn_id, client_type=service)
     aws = hook.conn_config
     verify = aws.verify if aws.verify is not None else True
     settings: dict[str, Any] = {
-        "endpoint_url": aws.get_service_endpoint_url("s3"),
+        "endpoint_url": aws.get_service_endpoint_url(service),
         "region": aws.region_name,
         "addressing_style": of_s3.get("addressing_style") or "auto",
         "verify": bool(verify),
@@ -88,11 +114,12 @@ def s3_access(conn_id: str | None) -> S3Access:
     settings.update({name: float(config[name]) for name in ("connect_timeout", "read_timeout") if config.get(name)})
     scheme = "http" if (settings["endpoint_url"] or "").startswith("http://") else "https"
     settings["proxy"], login = proxies.get(scheme, (None, {}))
-    dualstack = of_s3.get("use_dualstack_endpoint", config.get("use_dualstack_endpoint", False))
-    settings["accelerate"] = _flag(where, "use_accelerate_endpoint", of_s3.get("use_accelerate_endpoint", False))
-    settings["dualstack"] = _flag(where, "use_dualstack_endpoint", dualstack)
+    if service == "s3":
+        dualstack = of_s3.get("use_dualstack_endpoint", config.get("use_dualstack_endpoint", False))
+        settings["accelerate"] = _flag(where, "use_accelerate_endpoint", of_s3.get("use_accelerate_endpoint", False))
+        settings["dualstack"] = _flag(where, "use_dualstack_endpoint", dualstack)
     ignored = sorted({*config, *(f"s3.{name}" for name in of_s3)} - _USED_CONFIG)
-    if ignored:
+    if ignored and service == "s3":
         log.warning("connection %s: these config_kwargs are not used for S3: %s", conn_id, ", ".join(ignored))
     explicit = aws.aws_access_key_id or aws.role_arn or aws.profile_name or aws.assume_role_method
     try:

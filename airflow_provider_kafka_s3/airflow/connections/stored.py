@@ -24,6 +24,7 @@ _SHORTEST_SECRET: Final = 5
 _ARGUMENTS_TO_ADD: Final = {
     "kafka_conn_id": """--conn-type kafka --conn-extra '{"bootstrap.servers": "broker:9092"}'""",
     "aws_conn_id": "--conn-type aws --conn-login ACCESS_KEY_ID --conn-password SECRET_ACCESS_KEY",
+    "hive_conn_id": "--conn-type hive_metastore --conn-host metastore --conn-port 9083",
     "iceberg_conn_id": "--conn-type iceberg --conn-host https://catalog:8181",
     "registry_conn_id": "--conn-type http --conn-host https://registry:8081 --conn-login USER --conn-password PASSWORD",
     "spark_conn_id": "--conn-type spark --conn-host 'local[2]'",

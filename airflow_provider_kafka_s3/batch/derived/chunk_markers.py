@@ -10,7 +10,7 @@ has written since.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, TypeAlias
 
 from airflow_provider_kafka_s3.batch.derived.port import DerivedDocuments, Rewritten
@@ -124,7 +124,7 @@ def newest_indexes(
     start = marker.start
     unseen = Offsets({p: [(start.get(p, 0), _NO_END)] for p in marker.covered}) & marker.covered
     newest: dict[int, _Found] = {}
-    for block in growing_blocks(itertools.islice(_resolved_downward(marker), look_back), most=_BATCHES_AT_ONCE):
+    for block in growing_blocks(itertools.islice(marker.resolved_downward(), look_back), most=_BATCHES_AT_ONCE):
         plans = [plan for plan in parallel(topic_log.read_plan, block) if plan is not None]
         mine = [plan for plan in plans if plan.generation == marker.generation and plan.claim & unseen]
         entries = parallel(lambda plan: _indexes(topic_log, plan), mine)
@@ -140,11 +140,6 @@ def newest_indexes(
         if not unseen or any(plan.generation < marker.generation for plan in plans):
             break
     return {partition: key for partition, (_, key) in sorted(newest.items()) if not unseen[partition]}
-
-
-def _resolved_downward(marker: Marker) -> Iterator[int]:
-    for first, end in reversed(marker.resolved):
-        yield from range(end - 1, first - 1, -1)
 
 
 def _indexes(topic_log: TopicLog, plan: Plan) -> Sequence[tuple[int, _Found]] | None:

@@ -25,6 +25,7 @@ __all__ = [
     "avro_columns",
     "csv_columns",
     "hive_text",
+    "legal_name",
     "without_folders",
 ]
 
@@ -195,7 +196,7 @@ class HiveStatement(Dialect):
 
     def _with_legal_name(self, folder: Folder, remark: Remark) -> Folder:
         """The folder as a column; its raw name is that of keys."""
-        legal = _UNLIKE_NAME.sub("_", folder.name).lower()
+        legal = legal_name(folder.name)
         if legal != folder.name.lower():
             remark(f"The folder `{folder.name}` is the column `{legal}`: others have letters, digits and _ only.")
         return replace(folder, name=legal)
@@ -208,6 +209,11 @@ class HiveStatement(Dialect):
             f"may not have: the column is left out."
         )
         return False
+
+
+def legal_name(folder: str) -> str:
+    """The name of the column of a folder: others have letters, digits and _ only."""
+    return _UNLIKE_NAME.sub("_", folder).lower()
 
 
 def without_folders(

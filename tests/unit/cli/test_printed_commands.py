@@ -53,8 +53,10 @@ def test_every_remedy_is_a_command_that_the_command_line_takes() -> None:
         "accept_loss": (3,),
         "accept_deleted": ([3, 4],),
         "accept_gone": (Offsets({0: [(1, 2)]}),),
+        "ddl": ("athena", "lake", "orders"),
         "restore": ([3],),
         "skip_gap": (3,),
+        "sync_partitions": ("lake.orders", "--glue"),
         "verify": (3,),
     }
     names = [name for name, _ in inspect.getmembers(Remedies, inspect.isfunction) if not name.startswith("_")]

@@ -166,6 +166,7 @@ def test_default_args_of_the_dag_may_have_parameters_of_operator_and_sensors() -
         "on_data_loss": "skip",
         "on_future_timestamp": "read_to_end",
         "on_missing": "ignore",
+        "partitions_in": {"kind": "glue", "table": "lake.{topic}"},
         "adopt_wait": 1.0,
         "unsafe_single_writer": True,
         "request_retry": {"max_retries": 1},
