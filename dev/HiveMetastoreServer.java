@@ -28,7 +28,8 @@ public class HiveMetastoreServer {
 
         @Override
         public URI getUri() {
-            return uri;
+            // The constructor of the base class asks for it.
+            return uri == null ? super.getUri() : uri;
         }
 
         @Override

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -139,6 +140,8 @@ class HivePartitions(PartitionedTable):
         from thrift.transport.TSocket import TSocket
         from thrift.transport.TTransport import TBufferedTransport, TTransportException
 
+        # It logs what it raises, with a traceback.
+        logging.getLogger(TSocket.__module__).setLevel(logging.CRITICAL)
         for host in self._settings.hosts:
             socket = TSocket(host, self._settings.port)
             socket.setTimeout(self._settings.timeout * 1000)
