@@ -53,8 +53,18 @@ def test_every_connection_to_a_catalog_that_is_shown_is_understood(monkeypatch: 
     assert kinds == ["rest", "glue"]
 
 
+def test_every_connection_to_a_metastore_that_is_shown_is_understood(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With several hosts."""
+    from airflow_provider_kafka_s3.airflow import connections
+
+    (connection,) = shown("hive_metastore")
+    monkeypatch.setenv("AIRFLOW_CONN_SHOWN", json.dumps(connection))
+    settings = connections.metastore_access("shown")
+    assert (settings.hosts, settings.user, settings.timeout) == (("metastore-1", "metastore-2"), "etl", 30.0)
+
+
 def test_every_aws_connection_that_is_shown_is_understood(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keys, a role, and another server with its certificates and path style."""
+    """Keys, a role, another server with its certificates and path style, and one for S3 alone."""
     from airflow.providers.amazon.aws.hooks.base_aws import AwsBaseHook
 
     from airflow_provider_kafka_s3.airflow import connections
@@ -77,4 +87,4 @@ def test_every_aws_connection_that_is_shown_is_understood(monkeypatch: pytest.Mo
             arguments='{"DurationSeconds": 14400}',
         )
     ]
-    assert len(roles) == 3
+    assert len(roles) == 4

@@ -23,6 +23,7 @@ from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage import s3, uploads
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
+from airflow_provider_kafka_s3.tables.partitions import glue
 from airflow_provider_kafka_s3.testing.registry import SimulatedRegistry
 from airflow_provider_kafka_s3.testing.stores import FaultyStore
 from tests.documentation import ROOT
@@ -187,6 +188,13 @@ def test_what_objects_are_stored_with_needs_the_rights_of_the_page(rights: dict[
     assert set(by_header) == {*ours, "PutObjectTagging"}
     assert by_header["PutObjectTagging"] == {rights["PutObjectTagging"]} == {TAGS}
     assert policy("What objects are stored with") == set().union(*by_header.values())
+
+
+def test_partitions_are_added_with_the_rights_of_the_page() -> None:
+    """An action of Glue has the name of its request."""
+    sent = set(re.findall(r"self\._client\.(\w+)", Path(glue.__file__).read_text()))
+    assert policy("Partitions in Glue") == {f"glue:{name.title().replace('_', '')}" for name in sent}
+    assert len(sent) == 3
 
 
 def test_roles_are_assumed_with_the_right_of_the_page() -> None:
