@@ -20,6 +20,8 @@ from airflow_provider_kafka_s3.config import (
     JsonLines,
     Layout,
     Naming,
+    RawBytes,
+    SiblingObjects,
     TimePattern,
     default_partitioner,
 )
@@ -36,7 +38,7 @@ from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.tables.partitions import PartitionedTable, Synced, sync_partitions
 from airflow_provider_kafka_s3.tables.partitions.glue import GluePartitions
 from airflow_provider_kafka_s3.tables.partitions.hive import HivePartitions
-from airflow_provider_kafka_s3.tables.partitions.sync import Differing, require_named_folders
+from airflow_provider_kafka_s3.tables.partitions.sync import require_named_folders
 from dev.metastore import HiveMetastore
 from dev.ports import free_ports
 from dev.s3_server import ThreadedS3Server
@@ -92,13 +94,13 @@ class Landed(Topic):
 
     def __init__(self, *names: str, **layout: Any) -> None:
         settings = {"partitioner": ByField(names=names, missing="null"), "value_converter": JsonConverter(), **layout}
-        super().__init__(Layout(topics_dir="lake", format=JsonLines(), **settings))
+        super().__init__(Layout(topics_dir="lake", **{"format": JsonLines(), **settings}))
         self.bucket = MemoryStore("bucket")
         self._runs = 0
 
     def land_values(self, *values: dict[str, Any]) -> None:
         """Land records as one batch."""
-        self.append(*(json.dumps(value).encode() for value in values))
+        self.append(*(json.dumps(value).encode() for value in values), key=b"k")
         self._runs += 1
         self.land(f"run-{self._runs}")
 
@@ -157,7 +159,6 @@ def test_a_partition_at_another_place_is_named_and_left_alone(catalog: Catalog) 
     catalog.make(["country"], location_of(catalog))
     elsewhere = location_of(catalog).replace("orders", "old")
     other_scheme = LOCATION["hive" if isinstance(catalog, Glue) else "glue"]
-    catalog.opened().describe()
     table = catalog.opened()
     table.describe()
     table.add({("NO",): f"{elsewhere}country=NO/", ("SE",): f"{other_scheme}country=SE"})
@@ -171,27 +172,27 @@ def test_a_partition_at_another_place_is_named_and_left_alone(catalog: Catalog) 
     assert before.items() < catalog.partitions().items()
 
 
-class Raced(GluePartitions):
-    """Another process adds partitions after the look-up of this one."""
-
-    others: dict[tuple[str, ...], str]
-
-    def add(self, partitions: Any) -> Any:
-        super().add(self.others)
-        return super().add(partitions)
-
-
-def test_a_race_is_no_error_and_what_the_other_one_added_is_compared_again(glue: Glue) -> None:
-    """AlreadyExistsException: an equal partition is fine, a differing one is named."""
+def test_a_race_is_no_error_and_what_the_other_one_added_is_compared_again(catalog: Catalog) -> None:
+    """Added after the look-up: an equal partition is fine, a differing one is named, the rest is added."""
     topic = Landed("country")
-    topic.land_values({"country": "NO"}, {"country": "SE"})
-    glue.make(["country"], LOCATION["glue"])
-    table = Raced(glue.client, glue.table, retrier=no_wait())
-    old = "s3://bucket/old/country=SE/"
-    table.others = {("NO",): f"{LOCATION['glue']}country=NO/", ("SE",): old}
-    synced = topic.sync(table)
-    assert synced.differing == (Differing("country=SE", old, f"{LOCATION['glue']}country=SE/"),)
-    assert glue.partitions() == table.others
+    topic.land_values({"country": "NO"}, {"country": "SE"}, {"country": "DK"})
+    catalog.make(["country"], location_of(catalog))
+    table = catalog.opened()
+    ours, old = f"{location_of(catalog)}country=", location_of(catalog).replace("orders", "old") + "country=SE/"
+    add = table.add
+
+    def after_another_process(partitions: Any) -> Any:
+        add({("NO",): f"{ours}NO/", ("SE",): old})
+        return add(partitions)
+
+    table.add = after_another_process  # type: ignore[method-assign]
+    (differing,) = topic.sync(table).differing
+    assert (differing.partition, differing.location.rstrip("/"), differing.expected) == (
+        "country=SE",
+        old.rstrip("/"),
+        f"{ours}SE/",
+    )
+    assert catalog.partitions() == {("NO",): f"{ours}NO/", ("SE",): old, ("DK",): f"{ours}DK/"}
 
 
 def test_values_are_in_the_order_of_the_keys_of_the_table(catalog: Catalog) -> None:
@@ -249,6 +250,18 @@ def test_only_the_last_batches_and_the_named_ones_are_looked_at(glue: Glue) -> N
     glue.make(["country"], LOCATION["glue"])
     assert topic.sync(glue.opened(), batches=[1], last=2).added == ("country=A", "country=C", "country=D")
     assert topic.sync(glue.opened()).added == ("country=B",)
+
+
+def test_a_batch_may_also_have_objects_in_other_folders(glue: Glue) -> None:
+    """The keys of null values are in the folder ``tombstone``, which is no partition."""
+    topic = Landed("country", content=SiblingObjects(keys=RawBytes()), format=JsonLines(on_null="write"))
+    topic.land_values({"country": "NO"})
+    topic.append(None, key=b"k")
+    topic.land_values({"country": "SE"})
+    assert any("/tombstone/" in key for key in topic.objects())
+    glue.make(["country"], LOCATION["glue"])
+    synced = topic.sync(glue.opened())
+    assert (synced.added, synced.others) == (("country=NO", "country=SE"), 0)
 
 
 def test_a_topic_without_a_batch_needs_nothing(glue: Glue) -> None:

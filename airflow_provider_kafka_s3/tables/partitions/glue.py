@@ -73,7 +73,7 @@ class GluePartitions(PartitionedTable):
         table = self._table
         if table is None:
             return None
-        names = tuple(key["Name"] for key in table.get("PartitionKeys", ()))
+        names = tuple(key["Name"].lower() for key in table.get("PartitionKeys", ()))
         return TableDescription(names, table.get("StorageDescriptor", {}).get("Location", ""))
 
     @override

@@ -162,7 +162,9 @@ class _Folders:
         self._scheme = description.location.partition("://")[0]
         self._objects: Counter[tuple[Values, str]] = Counter()
         self._others = 0
+        # The first object of the last batch that has any, and whether one of this batch fits the table.
         self._newest: SnapshotObject | None = None
+        self._fits = False
         if self._scheme not in _SCHEMES:
             raise ConfigurationError(
                 f"topic {log.topic!r}: {table.where} is at {description.location!r}, which is not in S3. Nothing was "
@@ -171,8 +173,10 @@ class _Folders:
 
     def add(self, data_object: SnapshotObject) -> None:
         """Note the folder of an object."""
-        self._newest = data_object
         values = self._values(data_object)
+        if self._newest is None or self._newest.batch < data_object.batch:
+            self._newest, self._fits = data_object, False
+        self._fits = self._fits or values is not None
         if values is None:
             self._others += 1
             return
@@ -186,9 +190,9 @@ class _Folders:
         """The locations of partitions, and the number of objects in none of them.
 
         Raises:
-            ConfigurationError: the folders of the newest object are not the partition keys of the table.
+            ConfigurationError: the partition keys of the table are not the folders of any object of the last batch.
         """
-        if self._newest is not None and self._values(self._newest) is None:
+        if self._newest is not None and not self._fits:
             raise ConfigurationError(
                 f"topic {self._log.topic!r}: {self._table.where} has the partition keys "
                 f"{few(self._keys) or '(none)'}, and its newest objects are in folders "
