@@ -326,14 +326,20 @@ def test_a_refusal_is_not_tried_again_and_names_the_right(glue: Glue, action: st
     assert glue.faults.calls[action] == 1
 
 
-def test_a_glue_that_is_down_is_a_passing_error(glue: Glue) -> None:
-    """Nothing listens there."""
+def test_a_glue_that_is_down_or_silent_is_a_passing_error(glue: Glue) -> None:
+    """Nothing listens there, or who listens does not answer."""
     topic = Landed("country")
     topic.land_values({"country": "NO"})
     settings = msgspec.structs.replace(glue.settings, endpoint_url=f"http://127.0.0.1:{free_ports(1)[0]}")
     table = GluePartitions(make_glue_client(settings, CREDENTIALS), glue.table, retrier=no_wait())
     with pytest.raises(TransientError, match=rf"GetTable {glue.table} in Glue"):
         topic.sync(table)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        settings = msgspec.structs.replace(settings, endpoint_url=endpoint, read_timeout=0.2)
+        table = GluePartitions(make_glue_client(settings, CREDENTIALS), glue.table, retrier=no_wait())
+        with pytest.raises(TransientError, match="ReadTimeoutError"):
+            topic.sync(table)
 
 
 def test_a_metastore_that_is_down_or_silent_is_a_passing_error(metastore: HiveMetastore) -> None:

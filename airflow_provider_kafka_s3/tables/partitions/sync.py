@@ -17,6 +17,7 @@ from airflow_provider_kafka_s3.config import Layout
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.messages import count, few, printable
+from airflow_provider_kafka_s3.progress import progress
 from airflow_provider_kafka_s3.reading.snapshot import Snapshot
 from airflow_provider_kafka_s3.reading.snapshot_objects import SnapshotObject, snapshot_objects
 from airflow_provider_kafka_s3.tables.ddl.folders import folder_parts
@@ -147,9 +148,11 @@ def require_named_folders(layout: Layout) -> None:
 def _objects(log: TopicLog, batches: Iterable[int], last: int | None) -> Iterator[SnapshotObject]:
     """The objects, in the order of batches; those of one batch are kept at a time."""
     snapshot = Snapshot(log)
-    numbers = {*batches, *itertools.islice(snapshot.complete_batches(), last)}
-    for plan, decision, lost in snapshot.documents(snapshot.select_batches(batches=numbers)):
-        yield from snapshot_objects(log, plan, decision, lost)
+    numbers = snapshot.select_batches(batches={*batches, *itertools.islice(snapshot.complete_batches(), last)})
+    with progress(f"topic {log.topic}: folders", total=len(numbers), unit="batch") as advance:
+        for plan, decision, lost in snapshot.documents(numbers):
+            yield from snapshot_objects(log, plan, decision, lost)
+            advance(1)
 
 
 class _Folders:

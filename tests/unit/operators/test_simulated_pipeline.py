@@ -68,6 +68,15 @@ def test_a_check_finds_an_object_that_somebody_replaced() -> None:
         simulated.check()
 
 
+def test_tables_get_no_partitions_of_a_simulated_run(caplog: pytest.LogCaptureFixture) -> None:
+    """No catalog is asked, and nothing is warned of."""
+    table = {"kind": "glue", "table": "lake.{topic}"}
+    with SimulatedPipeline() as simulated:
+        simulated.append("orders", {"id": 1})
+        assert make_operator(partitions_in=table).execute(make_context())["landed"]["records"] == 1
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+
+
 def test_after_the_block_operators_use_real_connections_again() -> None:
     """Nothing stays redirected."""
     with SimulatedPipeline():
