@@ -29,6 +29,7 @@ from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.documents.planner import TaskHasEnded
 from airflow_provider_kafka_s3.inspect.lag import lag
+from airflow_provider_kafka_s3.inspect.metrics import topic_gauges
 from airflow_provider_kafka_s3.inspect.status import TopicStatus, topic_status
 from airflow_provider_kafka_s3.inspect.topics import has_begun, require_begun, require_landed
 from airflow_provider_kafka_s3.inspect.verify import VerifyRun
@@ -205,6 +206,18 @@ class TopicPipeline:
             use_kafka: whether to request the topic's offsets from Kafka; without them there is no lag.
         """
         return topic_status(self.log, self.source if use_kafka else None, last=last)
+
+    def gauges(
+        self, *, now: float, use_kafka: bool = True, isolation: Isolation = "read_committed"
+    ) -> dict[str, float]:
+        """See :func:`~airflow_provider_kafka_s3.inspect.metrics.topic_gauges`.
+
+        Args:
+            now: seconds since the epoch.
+            use_kafka: whether to request the topic's offsets from Kafka; without them there is no lag.
+            isolation: isolation level of the end offsets.
+        """
+        return topic_gauges(self.log, self.source if use_kafka else None, now=now, isolation=isolation)
 
     def lag(self, isolation: Isolation = "read_committed") -> int:
         """See :func:`~airflow_provider_kafka_s3.inspect.lag.lag`."""

@@ -18,6 +18,7 @@ from airflow_provider_kafka_s3.cli import (
     doctor,
     infer,
     maintenance,
+    metrics,
     repair,
     replay,
     status,
@@ -38,7 +39,7 @@ __all__ = ["main", "parser"]
 log = logging.getLogger(__name__)
 
 _MODULES: Final = (
-    *(status, verify, cat, table, ddl, infer, replay),
+    *(status, metrics, verify, cat, table, ddl, infer, replay),
     *(maintenance, repair, doctor, convert, takeover),
 )
 """Each has its commands, in the order of the help."""

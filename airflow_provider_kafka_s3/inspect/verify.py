@@ -63,6 +63,7 @@ class VerifyRun:
             request: with the action ``verify`` or ``restore``.
         """
         self.log = committer.log
+        self.source = committer.source
         self._committer = committer
         self.request = request
 

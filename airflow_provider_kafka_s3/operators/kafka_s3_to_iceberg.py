@@ -9,6 +9,7 @@ from airflow.providers.common.compat.sdk import BaseOperator  # noqa: TID253 - i
 
 from airflow_provider_kafka_s3.airflow import connections, parameters
 from airflow_provider_kafka_s3.airflow.assets import announce
+from airflow_provider_kafka_s3.airflow.metrics import task_metrics
 from airflow_provider_kafka_s3.airflow.task_errors import as_task_error
 from airflow_provider_kafka_s3.config.tables import TableSettings, tables_of_topics
 from airflow_provider_kafka_s3.config.values import require_type
@@ -109,7 +110,7 @@ class KafkaS3ToIcebergOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Add all complete batches that the tables lack."""
-        with as_task_error(self.log):
+        with task_metrics(context, self.pipeline) as metrics, as_task_error(self.log):
             topics = [self.topics] if isinstance(self.topics, str) else [*self.topics]
             tables = tables_of_topics(self.table, topics)
             added: dict[str, Added] = {}
@@ -123,6 +124,9 @@ class KafkaS3ToIcebergOperator(BaseOperator):
                         # Other topics have tables of their own.
                         errors.append(e)
             returned = {topic: _to_xcom(each) for topic, each in added.items()}
+            for topic, each in added.items():
+                metrics.send("table_records", each.records, topic=topic)
+                metrics.send("table_objects", each.files, topic=topic)
             raise_first(errors)
         announce(context, self.outlets, {"bucket": self.bucket, "pipeline": self.pipeline, "tables": returned})
         return returned

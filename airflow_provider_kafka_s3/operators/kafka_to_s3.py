@@ -21,6 +21,7 @@ from airflow.providers.common.compat.sdk import (  # noqa: TID253 - light, and l
 
 from airflow_provider_kafka_s3.airflow import assets, connections, links, parameters, run_window, xcom
 from airflow_provider_kafka_s3.airflow.lineage import RunLineage
+from airflow_provider_kafka_s3.airflow.metrics import Stopwatch, TaskMetrics, task_metrics
 from airflow_provider_kafka_s3.airflow.partitions import add_partitions, require_tables
 from airflow_provider_kafka_s3.airflow.run_settings import RunSettings
 from airflow_provider_kafka_s3.airflow.spark_submit_job import SparkSubmitJob, spark_settings
@@ -399,6 +400,10 @@ class KafkaToS3Operator(SparkSubmitOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Land the topics; see the class."""
+        with task_metrics(context, self.pipeline) as metrics:
+            return self._execute(context, metrics)
+
+    def _execute(self, context: Context, metrics: TaskMetrics) -> dict[str, Any]:
         from airflow_provider_kafka_s3.airflow.run_context import prepare_run
         from airflow_provider_kafka_s3.submit.topic_runs import land_topics
 
@@ -425,19 +430,31 @@ class KafkaToS3Operator(SparkSubmitOperator):
             if not run.runs:
                 return self._announce(context, run, xcom.to_xcom({}, resolved), resolved)
             self._lineage = RunLineage.of(run)
-        landed = land_topics(run.runs, lambda plans: self._execute_plans(context, spark, target, run, plans))
+        stopwatch = Stopwatch("plan")
+
+        def execute_plans(plans: Mapping[str, Plan]) -> Mapping[str, Exception]:
+            stopwatch.turn("spark")
+            try:
+                return self._execute_plans(context, spark, target, run, plans)
+            finally:
+                stopwatch.turn("commit")
+
+        landed = land_topics(run.runs, execute_plans)
+        stopwatch.turn("")
+        returned = xcom.to_xcom(landed.results, resolved)
+        metrics.landed(returned)
+        metrics.timings(stopwatch)
+        metrics.gauges(run, landed.results)
         for topic, result in landed.results.items():
             self.log.info("topic %s: %s", topic, xcom.summary([result]))
         if resolved.action == "land":
             add_partitions(run, landed.results)
         links.push(self.link_urls, context, marker_url=links.marker_url(run, unsure=bool(landed.errors)))
         if landed.errors:
-            xcom_value = xcom.to_xcom(landed.results, resolved)
-            links.push(self.link_urls, context, manifest_url=links.manifest_url(run, xcom_value))
+            links.push(self.link_urls, context, manifest_url=links.manifest_url(run, returned))
             message, terminal, cause = xcom.failure(landed.errors, landed.results)
             error = task_error(self.log, message, terminal=terminal, cause=cause)
             raise error from error.__cause__
-        returned = xcom.to_xcom(landed.results, resolved)
         self._lineage = RunLineage.of(run, returned)
         links.push(self.link_urls, context, manifest_url=links.manifest_url(run, returned))
         self._announce(context, run, returned, resolved)

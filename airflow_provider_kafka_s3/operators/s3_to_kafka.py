@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from airflow.providers.common.compat.sdk import AirflowSkipException, BaseOperator  # noqa: TID253 - it is the base class
 
 from airflow_provider_kafka_s3.airflow import connections, parameters
+from airflow_provider_kafka_s3.airflow.metrics import task_metrics
 from airflow_provider_kafka_s3.airflow.task_errors import as_task_error
 from airflow_provider_kafka_s3.config.values import require_type
 from airflow_provider_kafka_s3.documents.addresses import TopicAddress
@@ -153,7 +154,7 @@ class S3ToKafkaOperator(BaseOperator):
         if self._killed:
             # Its process was not known yet.
             self._process.kill()
-        with as_task_error(self.log):
+        with task_metrics(context, self.pipeline) as metrics, as_task_error(self.log):
             access = connections.s3_access(self.aws_conn_id)
             place = TopicLocation(
                 self.bucket,
@@ -169,7 +170,8 @@ class S3ToKafkaOperator(BaseOperator):
                 if self.on_empty == "skip":
                     raise AirflowSkipException(message_of(e)) from e
                 raise
-        records = sum(done.sent.values())
+            records = sum(done.sent.values())
+            metrics.send("replayed_records", records, topic=self.topic)
         self.log.info(
             "replay %s: %s of topic %s sent to topic %s", done.replay, count(records, "record"), self.topic, self.target
         )
