@@ -107,12 +107,14 @@ class TaskMetrics:
     def landed(self, returned: Mapping[str, Any]) -> None:
         """Send what a run has landed, checked and skipped, of each topic.
 
+        A try that wrote nothing sends nothing as landed: an earlier one has, unless it was killed before.
+
         Args:
             returned: the XCom of the task, see :func:`airflow_provider_kafka_s3.airflow.xcom.to_xcom`.
         """
         for topic, result in returned["topics"].items():
             for field, name in _LANDED.items():
-                if number := result["landed"][field]:
+                if result["wrote"] and (number := result["landed"][field]):
                     self.send(name, number, topic=topic)
             if skipped := sum(end - start for ranges in result["skipped"].values() for start, end in ranges):
                 self.send("skipped_offsets", skipped, topic=topic)

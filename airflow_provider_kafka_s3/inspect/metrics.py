@@ -34,6 +34,7 @@ class Metric:
         text: what it is.
         labels: that it has.
         is_total: whether a gauge can only grow, so that it is a counter in Prometheus.
+        is_printed: whether :func:`topic_gauges` has it.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Metric:
     text: str
     labels: tuple[str, ...] = ("pipeline", "topic")
     is_total: bool = False
+    is_printed: bool = False
 
 
 METRICS: Final[tuple[Metric, ...]] = (
@@ -62,21 +64,23 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric("plan_seconds", "timing", "until the first Spark job of a run, or its end", ("pipeline",)),
     Metric("spark_seconds", "timing", "of the Spark jobs of a run", ("pipeline",)),
     Metric("commit_seconds", "timing", "of the rest of a run: commits and checks", ("pipeline",)),
-    Metric("up", "gauge", "1: the state of the topic could be read; 0: it could not"),
-    Metric("lag_offsets", "gauge", "offsets that an incremental run would land now"),
-    Metric("gone_offsets", "gauge", "offsets of these that Kafka no longer has"),
-    Metric("held_back_offsets", "gauge", "offsets behind an open transaction"),
-    Metric("gap_offsets", "gauge", "offsets between landed ones that no run has landed"),
-    Metric("lost_offsets", "gauge", "offsets of these that are accepted as lost"),
-    Metric("debt_offsets", "gauge", "offsets of abandoned batches that no run has landed since"),
-    Metric("open_batches", "gauge", "batches that are planned or decided, and not complete"),
-    Metric("newest_record_age_seconds", "gauge", "time since the timestamp of the newest landed record"),
-    Metric("small_objects", "gauge", "objects of batches with less than 16 MiB an object on average"),
-    Metric("batches_total", "gauge", "batches that were ever landed", is_total=True),
-    Metric("records_total", "gauge", "records that were ever landed", is_total=True),
-    Metric("bytes_total", "gauge", "bytes of objects that were ever landed", is_total=True),
-    Metric("objects_total", "gauge", "objects that were ever landed", is_total=True),
-    Metric("dead_letters_total", "gauge", "dead letters that were ever landed", is_total=True),
+    Metric("up", "gauge", "1: the state of the topic could be read; 0: it could not", is_printed=True),
+    Metric("lag_offsets", "gauge", "offsets that an incremental run would land now", is_printed=True),
+    Metric("gone_offsets", "gauge", "offsets of these that Kafka no longer has", is_printed=True),
+    Metric("held_back_offsets", "gauge", "offsets behind an open transaction", is_printed=True),
+    Metric("gap_offsets", "gauge", "offsets between landed ones that no run has landed", is_printed=True),
+    Metric("lost_offsets", "gauge", "offsets of these that are accepted as lost", is_printed=True),
+    Metric("debt_offsets", "gauge", "offsets of abandoned batches that no run has landed since", is_printed=True),
+    Metric("open_batches", "gauge", "batches that are planned or decided, and not complete", is_printed=True),
+    Metric(
+        "newest_record_age_seconds", "gauge", "time since the timestamp of the newest landed record", is_printed=True
+    ),
+    Metric("small_objects", "gauge", "objects of batches with less than 16 MiB an object on average", is_printed=True),
+    Metric("batches_total", "gauge", "batches that were ever landed", is_total=True, is_printed=True),
+    Metric("records_total", "gauge", "records that were ever landed", is_total=True, is_printed=True),
+    Metric("bytes_total", "gauge", "bytes of objects that were ever landed", is_total=True, is_printed=True),
+    Metric("objects_total", "gauge", "objects that were ever landed", is_total=True, is_printed=True),
+    Metric("dead_letters_total", "gauge", "dead letters that were ever landed", is_total=True, is_printed=True),
 )
 """All metrics, in the order of their documentation."""
 
