@@ -158,10 +158,12 @@ class Received:
 @pytest.fixture
 def received(monkeypatch: pytest.MonkeyPatch) -> Received:
     """Airflow with plain StatsD, whose client is replaced."""
-    from airflow.providers.common.compat import sdk
-
     backend = Received()
     monkeypatch.setenv("AIRFLOW__METRICS__STATSD_ON", "True")
+    # The default of Airflow 2 is deprecated, and a warning is an error here.
+    monkeypatch.setenv("AIRFLOW__METRICS__METRICS_USE_PATTERN_MATCH", "True")
+    from airflow.providers.common.compat import sdk
+
     monkeypatch.setattr(sdk, "Stats", backend, raising=False)
     return backend
 
