@@ -48,8 +48,18 @@ def get_provider_info() -> dict[str, Any]:
         ],
         "config": {
             "kafka_s3": {
-                "description": "Settings of KafkaToS3Operator on a worker.",
+                "description": "Settings of KafkaToS3Operator on a worker, and of the page in the web interface.",
                 "options": {
+                    "stores": {
+                        "description": (
+                            "What the page shows: a JSON list of objects with bucket, topics_dir, aws_conn_id and "
+                            "kafka_conn_id. All pipelines that are found there are shown."
+                        ),
+                        "version_added": "0.1.0",
+                        "type": "string",
+                        "example": '[{"bucket": "lake", "kafka_conn_id": "kafka_default"}]',
+                        "default": "",
+                    },
                     "class_archives": {
                         "description": (
                             "Folder on each worker for archives of Spark's classes (class-data sharing of Java). The "

@@ -7,21 +7,20 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
+from airflow_provider_kafka_s3.batch.no_kafka import NoKafka
 from airflow_provider_kafka_s3.batch.remedies import command_line
-from airflow_provider_kafka_s3.batch.source import Isolation, LogEnd, LogPosition, Source, TimedOffset, TopicView
+from airflow_provider_kafka_s3.batch.source import Source
 from airflow_provider_kafka_s3.cli.defaults import default_of
 from airflow_provider_kafka_s3.cli.stored_connections import read_connection
 from airflow_provider_kafka_s3.config import Upload, parse_upload
 from airflow_provider_kafka_s3.documents.addresses import TopicAddress
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.inspect.topics import nothing_there, owned_topics
-from airflow_provider_kafka_s3.overriding import override
 from airflow_provider_kafka_s3.pipeline import TopicPipeline, open_topic
 from airflow_provider_kafka_s3.registry.client import RegistryClient
 from airflow_provider_kafka_s3.retry import Retrier
@@ -31,7 +30,6 @@ from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.s3 import S3Settings, make_client
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from mypy_boto3_s3 import S3Client
 
 __all__ = ["Access", "add_kafka_options", "add_options"]
@@ -214,7 +212,9 @@ class Access:
     def source(self) -> Source:
         """Kafka. If no option or variable names a cluster, every request raises a ConfigurationError."""
         if not self.has_kafka:
-            return _NoKafka()
+            return NoKafka(
+                "no Kafka cluster is named; use one of --kafka-conn-id, --kafka-config and --bootstrap-server"
+            )
         from airflow_provider_kafka_s3.kafka.source import KafkaSource
 
         named = self._option("kafka_conn_id") if not self.arguments.kafka_config else None
@@ -365,50 +365,3 @@ def read_settings(option: str, path: str, what: str = "") -> dict[str, Any]:
         # Neither the text nor the parser's error is quoted: they may contain secrets.
         raise ConfigurationError(f"{option} {path}: it is not a JSON object{what}") from None
     return settings
-
-
-class _NoKafka(Source):
-    """A :class:`~airflow_provider_kafka_s3.batch.source.Source` for commands that are given no Kafka cluster."""
-
-    @override
-    def describe(self, topic: str) -> TopicView:
-        self._refuse(topic)
-
-    @override
-    def earliest(self, topic: str, partitions: Sequence[int]) -> dict[int, int]:
-        self._refuse(topic)
-
-    @override
-    def ends(self, topic: str, partitions: Sequence[int], isolation: Isolation) -> dict[int, int]:
-        self._refuse(topic)
-
-    @override
-    def log_ends(self, topic: str, partitions: Sequence[int], isolation: Isolation) -> dict[int, LogEnd]:
-        self._refuse(topic)
-
-    @override
-    def divergences(self, topic: str, reached: Mapping[int, LogPosition]) -> dict[int, int]:
-        self._refuse(topic)
-
-    @override
-    def at_timestamp(self, topic: str, partitions: Sequence[int], timestamp_ms: int) -> dict[int, TimedOffset | None]:
-        self._refuse(topic)
-
-    @override
-    def read(
-        self,
-        topic: str,
-        partition: int,
-        start: int,
-        end: int,
-        isolation: Isolation,
-        *,
-        whole: bool = False,
-    ) -> Iterator[pa.RecordBatch]:
-        self._refuse(topic)
-
-    def _refuse(self, topic: str) -> NoReturn:
-        raise ConfigurationError(
-            f"topic {topic!r} has to be looked up in Kafka, and no Kafka cluster is named; use one of --kafka-conn-id, "
-            f"--kafka-config and --bootstrap-server"
-        )

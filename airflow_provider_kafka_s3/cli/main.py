@@ -24,6 +24,7 @@ from airflow_provider_kafka_s3.cli import (
     status,
     table,
     takeover,
+    ui,
     verify,
 )
 from airflow_provider_kafka_s3.cli.access import Access
@@ -39,7 +40,7 @@ __all__ = ["main", "parser"]
 log = logging.getLogger(__name__)
 
 _MODULES: Final = (
-    *(status, metrics, verify, cat, table, ddl, infer, replay),
+    *(status, metrics, ui, verify, cat, table, ddl, infer, replay),
     *(maintenance, repair, doctor, convert, takeover),
 )
 """Each has its commands, in the order of the help."""

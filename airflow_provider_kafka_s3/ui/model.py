@@ -1,0 +1,264 @@
+"""What the pages show: the state of topics, and what to do where something is wrong."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from airflow_provider_kafka_s3.batch.log_index import parts, read_documents
+from airflow_provider_kafka_s3.documents.codec import builtins
+from airflow_provider_kafka_s3.documents.log_index import IndexedBatch
+from airflow_provider_kafka_s3.documents.marker import Marker
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error, message_of
+from airflow_provider_kafka_s3.inspect.activity import SMALL_OBJECT, Activity
+from airflow_provider_kafka_s3.inspect.status import TopicStatus
+from airflow_provider_kafka_s3.messages import count
+from airflow_provider_kafka_s3.parallel import in_threads
+from airflow_provider_kafka_s3.pipeline import TopicPipeline
+from airflow_provider_kafka_s3.ui.places import Place
+
+__all__ = ["BatchView", "State", "TopicRow", "TopicView", "batch_view", "topic_rows", "topic_view"]
+
+State = Literal["needs a person", "behind", "unknown", "well"]
+
+_ORDER: Final[Mapping[State, int]] = {"needs a person": 0, "behind": 1, "unknown": 2, "well": 3}
+_TOPICS: Final = 16
+"""Topics that are read at the same time."""
+_LAST: Final = 20
+"""Batches that the page of a topic lists."""
+
+
+@dataclass(frozen=True)
+class TopicRow:
+    """A topic in the list of all.
+
+    Attributes:
+        place: number of its place.
+        where: name of the place.
+        pipeline: its name.
+        topic: its name; empty: the place itself could not be read.
+        state: see :data:`State`.
+        reason: why it is not well.
+        remedy: the command that helps.
+        lag: offsets that an incremental run would land; None: unknown.
+        no_lag: why there is no lag.
+        batches: number of resolved batches.
+        records: of the last batch.
+        size: bytes of the last batch.
+        landed_by: try, host and time of the last batch.
+        newest: timestamp of the newest record of the last batch.
+        small: whether the objects of the last batch are small.
+        dag: id of the DAG that planned the last batch; empty: unknown.
+    """
+
+    place: int
+    where: str
+    pipeline: str
+    topic: str
+    state: State
+    reason: str = ""
+    remedy: str = ""
+    lag: int | None = None
+    no_lag: str = ""
+    batches: int = 0
+    records: int = 0
+    size: int = 0
+    landed_by: str = ""
+    newest: dt.datetime | None = None
+    small: bool = False
+    dag: str = ""
+
+
+@dataclass(frozen=True)
+class TopicView:
+    """The page of a topic.
+
+    Attributes:
+        row: as in the list.
+        status: of the topic; None: nothing is landed.
+        activity: sums over all batches.
+        days: records and bytes of each day, by the newest record of each batch, ascending and without holes.
+        layout: of the newest batch, as its plan has it.
+    """
+
+    row: TopicRow
+    status: TopicStatus | None = None
+    activity: Activity = field(default_factory=Activity)
+    days: tuple[tuple[dt.date, int, int], ...] = ()
+    layout: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class BatchView:
+    """The page of a batch.
+
+    Attributes:
+        row: of its topic.
+        batch: its number.
+        planned_by: try, host and time.
+        task: the Airflow task that planned it: DAG, task, run, map index; None: unknown.
+        plan: as JSON.
+        manifest: as JSON; None: it is undecided.
+    """
+
+    row: TopicRow
+    batch: int
+    planned_by: str
+    task: Mapping[str, Any] | None
+    plan: Mapping[str, Any]
+    manifest: Mapping[str, Any] | None
+
+
+def topic_rows(places: Mapping[int, Place]) -> list[TopicRow]:
+    """All topics, by trouble. What cannot be read hides nothing else."""
+    known: list[tuple[int, Place, str, str]] = []
+    rows: list[TopicRow] = []
+    for number, place in places.items():
+        try:
+            known += [(number, place, address.pipeline, address.topic) for address in place.topics()]
+        except KafkaS3Error as e:
+            rows.append(TopicRow(number, place.name, "", "", "unknown", message_of(e)))
+    rows += in_threads(lambda each: _row(*each)[0], known, threads=_TOPICS)
+    return sorted(rows, key=lambda row: (_ORDER[row.state], -(row.lag or 0), row.pipeline, row.topic))
+
+
+def topic_view(number: int, place: Place, pipeline: str, topic: str) -> TopicView:
+    """The page of a topic.
+
+    Raises:
+        ConfigurationError: there is no such topic.
+        KafkaS3Error: the log cannot be read.
+    """
+    place.open(pipeline, topic).require_begun()
+    row, opened, status = _row(number, place, pipeline, topic, last=_LAST)
+    if opened is None or status is None:
+        return TopicView(row)
+    saved = opened.log.read_marker()
+    if saved is None:
+        return TopicView(row, status)
+    marker = saved[0]
+    batches = [*_batches(opened, marker)]
+    plan = opened.log.read_plan(max((batch.batch for batch in batches if batch.type == "data"), default=0) or 1)
+    layout = {} if plan is None or plan.layout is None else builtins(plan.layout)
+    return TopicView(row, status, Activity.of(batches), _days(batches), layout)
+
+
+def batch_view(number: int, place: Place, pipeline: str, topic: str, batch: int) -> BatchView:
+    """The page of a batch.
+
+    Raises:
+        ConfigurationError: there is no such topic or batch.
+        KafkaS3Error: the log cannot be read.
+    """
+    opened = place.open(pipeline, topic)
+    opened.require_begun()
+    log = opened.log
+    plan = log.read_plan(batch) if batch else None
+    if plan is None:
+        raise ConfigurationError(f"topic {topic!r} of pipeline {pipeline!r} has no batch {batch}")
+    row, _, _ = _row(number, place, pipeline, topic)
+    _, task = log.planner(batch)
+    manifest = log.read_manifest(batch)
+    return BatchView(
+        row,
+        batch,
+        log.planned_by(batch),
+        None if task is None else builtins(task),
+        builtins(plan),
+        None if manifest is None else builtins(manifest),
+    )
+
+
+def _row(
+    number: int, place: Place, pipeline: str, topic: str, *, last: int = 1
+) -> tuple[TopicRow, TopicPipeline | None, TopicStatus | None]:
+    try:
+        opened = place.open(pipeline, topic)
+        status, no_lag = place.with_kafka(lambda use_kafka: opened.status(last=last, use_kafka=use_kafka))
+        if status is None:
+            reason = "nothing is landed: its first run has ended before a batch"
+            return TopicRow(number, place.name, pipeline, topic, "behind", reason), opened, None
+        return _known_row(number, place, opened, status, no_lag), opened, status
+    except KafkaS3Error as e:
+        return TopicRow(number, place.name, pipeline, topic, "unknown", message_of(e)), None, None
+
+
+def _known_row(number: int, place: Place, opened: TopicPipeline, status: TopicStatus, no_lag: str) -> TopicRow:
+    state, reason, remedy = _judgement(opened, status)
+    complete = [batch for batch in status.last if batch.state == "committed"]
+    newest = None
+    latest = complete[-1] if complete else None
+    if latest is not None and (manifest := opened.log.read_manifest(latest.batch)) is not None:
+        newest = max((entry.max_timestamp for entry in manifest.objects), default=-1)
+    return TopicRow(
+        number,
+        place.name,
+        status.pipeline,
+        status.topic,
+        state,
+        reason,
+        remedy.strip("`"),
+        status.lag,
+        no_lag,
+        status.batches,
+        0 if latest is None else latest.records,
+        0 if latest is None else latest.size,
+        "" if latest is None else latest.planned_by,
+        None if newest is None or newest < 0 else dt.datetime.fromtimestamp(newest / 1000, dt.UTC),
+        latest is not None and 0 < latest.size < latest.objects * SMALL_OBJECT,
+        _dag(opened, status),
+    )
+
+
+def _dag(opened: TopicPipeline, status: TopicStatus) -> str:
+    task = opened.log.planner(status.last[-1].batch)[1] if status.last else None
+    return "" if task is None else task.dag_id
+
+
+def _judgement(opened: TopicPipeline, status: TopicStatus) -> tuple[State, str, str]:
+    """The state of a topic, why, and the command that helps."""
+    remedies = opened.log.remedies
+    gone = sum(partition.gone or 0 for partition in status.partitions)
+    held_back = sum(partition.held_back or 0 for partition in status.partitions)
+    if status.recreated:
+        return "needs a person", "the topic was deleted and created again", remedies.reset()
+    if gone:
+        return "needs a person", f"Kafka has deleted {count(gone, 'offset')} that were not landed", remedies.status()
+    if any(partition.debt for partition in status.partitions):
+        return "behind", "offsets of an abandoned batch are to be landed again", remedies.recover()
+    if held_back:
+        return "behind", f"an open transaction holds back {count(held_back, 'offset')}", ""
+    if status.open:
+        return "behind", f"{count(len(status.open), 'batch')} open, planned by {status.open[0].planned_by}", ""
+    largest = max((batch.offsets.count for batch in status.last), default=0)
+    if status.lag and status.lag > largest:
+        return "behind", f"{count(status.lag, 'offset')} wait, more than the last batches had", ""
+    return "well", "", ""
+
+
+def _batches(opened: TopicPipeline, marker: Marker) -> list[IndexedBatch]:
+    return [
+        batch
+        for part in parts(opened.log, marker)
+        for batch in (read_documents(opened.log, part.numbers, in_threads) if part.batches is None else part.batches)
+    ]
+
+
+def _days(batches: list[IndexedBatch]) -> tuple[tuple[dt.date, int, int], ...]:
+    days: dict[dt.date, tuple[int, int]] = {}
+    for batch in batches:
+        if batch.status == "commit" and batch.max_timestamp >= 0:
+            day = dt.datetime.fromtimestamp(batch.max_timestamp / 1000, dt.UTC).date()
+            records, size = days.get(day, (0, 0))
+            days[day] = (records + batch.records, size + batch.size)
+    if not days:
+        return ()
+    last = max(days)
+    shown = [last - dt.timedelta(days=n) for n in range(min((last - min(days)).days, _CALENDAR_DAYS - 1), -1, -1)]
+    return tuple((day, *days.get(day, (0, 0))) for day in shown)
+
+
+_CALENDAR_DAYS: Final = 371
+"""Days of the calendar: 53 weeks."""

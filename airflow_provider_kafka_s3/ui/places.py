@@ -1,0 +1,101 @@
+"""Where the pages find pipelines: buckets, and the Kafka clusters beside them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from airflow_provider_kafka_s3.batch.no_kafka import NoKafka
+from airflow_provider_kafka_s3.batch.source import Source
+from airflow_provider_kafka_s3.documents.addresses import TopicAddress
+from airflow_provider_kafka_s3.exceptions import TransientError
+from airflow_provider_kafka_s3.inspect.topics import owned_topics
+from airflow_provider_kafka_s3.pipeline import TopicPipeline, open_topic
+from airflow_provider_kafka_s3.storage.durable import DurableStore
+
+__all__ = ["Connected", "Place"]
+
+T = TypeVar("T")
+
+_SILENT_SECONDS: Final = 60.0
+"""Time for which a cluster that gave no answer is not looked up again."""
+
+
+@dataclass(frozen=True)
+class Connected:
+    """The clients of a place.
+
+    Attributes:
+        store: the bucket.
+        source: the Kafka cluster; None: there is none, so there is no lag.
+        connection_options: options with which the command line reaches both, for the commands that are shown.
+    """
+
+    store: DurableStore
+    source: Source | None = None
+    connection_options: tuple[str, ...] = ()
+
+
+@dataclass
+class Place:
+    """A prefix of a bucket that has pipelines.
+
+    Attributes:
+        name: for people, such as ``s3://lake/topics``.
+        topics_dir: prefix of all keys.
+        connect: makes the clients; called once, when a page needs them first.
+        monotonic: clock in seconds.
+    """
+
+    name: str
+    topics_dir: str
+    connect: Callable[[], Connected]
+    monotonic: Callable[[], float] = time.monotonic
+    _connected: Connected | None = None
+    _silent_until: float = 0.0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def connected(self) -> Connected:
+        """The clients.
+
+        Raises:
+            KafkaS3Error: a connection is missing or wrong.
+        """
+        with self._lock:
+            if self._connected is None:
+                self._connected = self.connect()
+            return self._connected
+
+    def topics(self) -> list[TopicAddress]:
+        """The topics that are there."""
+        return owned_topics(self.connected.store, topics_dir=self.topics_dir)
+
+    def open(self, pipeline: str, topic: str) -> TopicPipeline:
+        """A topic by its names."""
+        address = TopicAddress(topics_dir=self.topics_dir, pipeline=pipeline, topic=topic)
+        clients = self.connected
+        source = clients.source or NoKafka("this page has no connection to it")
+        return open_topic(clients.store, address, source, connection_options=clients.connection_options)
+
+    def with_kafka(self, look: Callable[[bool], T]) -> tuple[T, str]:
+        """Look something up, with Kafka if it answers.
+
+        Args:
+            look: takes whether to use Kafka.
+
+        Returns:
+            What it returned, and why it had no Kafka; empty: it had.
+        """
+        if self.connected.source is None:
+            return look(False), "there is no connection to Kafka"
+        if self.monotonic() >= self._silent_until:
+            try:
+                return look(True), ""
+            except TransientError:
+                # Of the store, it comes again.
+                self._silent_until = self.monotonic() + _SILENT_SECONDS
+        return look(False), "Kafka gave no answer"
