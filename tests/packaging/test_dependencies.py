@@ -20,6 +20,9 @@ OPTIONAL: Final = {
     "pyiceberg": "the extra `iceberg`: tables are a task of their own",
     "hive_metastore": "the extra `hive`: the client of a Hive metastore that pyiceberg has",
     "thrift": "the extra `hive`",
+    "fastapi": "comes with the API server of Airflow 3, which alone imports the app of the page",
+    "flask": "comes with the web server of Airflow 2, which alone imports the view of the page",
+    "flask_appbuilder": "as flask",
     "airflow.providers.openlineage": "imported only when Airflow's OpenLineage provider calls",
 }
 """Optional imports, and why the package works without them."""

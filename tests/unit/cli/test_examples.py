@@ -7,6 +7,7 @@ import json
 import pkgutil
 import re
 import shlex
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,8 @@ def prepared(world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> W
     monkeypatch.setattr(conftest, "TOPICS_DIR", "topics")
     monkeypatch.setattr(run, "replay", replay)
     monkeypatch.setattr(takeover, "KafkaCluster", lambda *_, **__: NoCommits())
+    # Until it is interrupted.
+    monkeypatch.setattr(ThreadingHTTPServer, "serve_forever", lambda *_: None)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "any")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "any-secret")
     monkeypatch.chdir(tmp_path)
