@@ -126,6 +126,8 @@ def _add(access: Access, topic_table: TopicTable) -> Answer:
     if added.commits:
         text = f"{count(added.files, 'object')} with {count(added.records, 'record')} added"
         text += f" by {count(added.commits, 'commit')}"
+    if added.removed:
+        text += f", {count(added.removed, 'object')} removed that had been accepted as lost"
     return Answer(
         {
             "table": added.table,
@@ -134,6 +136,7 @@ def _add(access: Access, topic_table: TopicTable) -> Answer:
             "files": added.files,
             "records": added.records,
             "commits": added.commits,
+            "removed": added.removed,
             "snapshot": added.snapshot,
         },
         [f"table {added.table}: {text}; batches up to {added.last} are in"],

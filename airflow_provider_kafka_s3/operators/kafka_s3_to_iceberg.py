@@ -56,7 +56,8 @@ class KafkaS3ToIcebergOperator(BaseOperator):
 
     Returns:
         By topic ``{"table": "lake.orders", "batches": [8, 12], "files": 20, "records": 40000, "commits": 1,
-        "snapshot": 3051729675574597004}``; ``batches`` are the first and the last one that were added, or null.
+        "removed": 0, "snapshot": 3051729675574597004}``; ``batches`` are the first and the last one that were added, or
+        null; ``removed`` is the number of objects that were removed, since they were accepted as lost.
 
     Raises:
         AirflowFailException: a retry cannot succeed.
@@ -175,5 +176,6 @@ def _to_xcom(added: Added) -> dict[str, Any]:
         "files": added.files,
         "records": added.records,
         "commits": added.commits,
+        "removed": added.removed,
         "snapshot": added.snapshot,
     }

@@ -273,6 +273,14 @@ class Snapshot:
         """Numbers of the complete batches, the last one first; those behind an open one are among them."""
         return self._marker.resolved_downward()
 
+    def lost_urls(self, last: int) -> frozenset[str]:
+        """URLs of all objects of the batches up to a number that were accepted as lost since their commit.
+
+        The names of the log are listed, a request for each 500 batches, and only the amends are read.
+        """
+        amended = self._lost_of(sorted(self._amended(1, last)))
+        return frozenset(self.log.store.url(key) for keys in amended.values() for key in keys)
+
     def urls(self, **selection: Any) -> list[str]:
         """URLs of objects, for readers that take a list of files; arguments as of :meth:`objects`."""
         return [one.url for one in self.objects(**selection)]
@@ -412,15 +420,21 @@ class Snapshot:
         """Keys that were accepted as lost after their batch was committed."""
         numbers = sorted(batches)
         if numbers and len(numbers) > max(_AMENDS_LOOKED_UP, (numbers[-1] - numbers[0]) // _OF_PAGE):
-            prefix, wanted = addresses.batches_prefix(self.log.prefix), {*numbers}
-            # The keys of documents have a dot behind the number, which is between nothing and a slash.
-            begin, end = f"{prefix}{numbers[0]:010d}", f"{prefix}{numbers[-1]:010d}/"
-            listed = itertools.takewhile(lambda info: info.key < end, self.log.store.walk(prefix, after=begin))
-            names = (_AMEND.fullmatch(info.key.removeprefix(prefix)) for info in listed)
-            numbers = sorted({int(name[1]) for name in names if name is not None} & wanted)
-        return dict(
-            zip(numbers, in_threads(lambda b: self.log.amended_keys(b)[0], numbers, threads=_READERS), strict=True)
-        )
+            numbers = sorted(self._amended(numbers[0], numbers[-1]) & {*numbers})
+        return self._lost_of(numbers)
+
+    def _lost_of(self, batches: Sequence[int]) -> dict[int, frozenset[str]]:
+        lost = in_threads(lambda batch: self.log.amended_keys(batch)[0], batches, threads=_READERS)
+        return dict(zip(batches, lost, strict=True))
+
+    def _amended(self, first: int, last: int) -> set[int]:
+        """The batches with amends, by a listing: a request for each 500 batches."""
+        prefix = addresses.batches_prefix(self.log.prefix)
+        # The keys of documents have a dot behind the number, which is between nothing and a slash.
+        begin, end = f"{prefix}{first:010d}", f"{prefix}{last:010d}/"
+        listed = itertools.takewhile(lambda info: info.key < end, self.log.store.walk(prefix, after=begin))
+        names = (_AMEND.fullmatch(info.key.removeprefix(prefix)) for info in listed)
+        return {int(name[1]) for name in names if name is not None}
 
 
 def settings_of(endpoint_url: str | None, s3: S3Settings | None) -> S3Settings:

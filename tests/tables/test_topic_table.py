@@ -25,7 +25,7 @@ from airflow_provider_kafka_s3.config import (
     SiblingObjects,
     TimePattern,
 )
-from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, TableRolledBackError
 from airflow_provider_kafka_s3.reading.snapshot import Snapshot
 from airflow_provider_kafka_s3.schemas.field_ids import field_id
 from airflow_provider_kafka_s3.storage.s3 import S3Settings
@@ -239,6 +239,103 @@ def test_a_check_finds_lost_and_missing_objects_and_repairs_them_in_one_commit(
     assert [row["n"] for row in made.rows()] == [2, 3]
     made.land({"n": 4})
     assert made.topic_table().add().commits == 1
+
+
+def lose(made: TableOfTopic, batch: int) -> str:
+    """Delete the object of a batch and accept its loss; its URL."""
+    (gone,) = Snapshot(made.topic.pipeline.log).objects(batches=[batch])
+    made.topic.bucket.delete(gone.key)
+    made.topic.pipeline.accept_deleted(batch, reason="test", operator="me")
+    return gone.url
+
+
+def test_objects_that_were_accepted_as_lost_are_removed_by_the_next_add_in_one_commit(
+    table_of: Callable[..., TableOfTopic],
+) -> None:
+    """Scans, which they made fail, have all other rows; a further run changes nothing."""
+    made = table_of()
+    for n in range(4):
+        made.land({"n": n})
+    made.topic_table().add()
+    lose(made, 1)
+    lose(made, 3)
+    with pytest.raises(FileNotFoundError):
+        made.rows()
+    added = made.topic_table().add()
+    assert (added.commits, added.removed, added.files) == (1, 2, 0)
+    assert [row["n"] for row in made.rows()] == [1, 3]
+    assert made.topic_table().check() == Difference(made.table, 4, 2, 2)
+    again = made.topic_table().add()
+    assert (again.commits, again.removed, again.snapshot) == (0, 0, added.snapshot)
+
+
+def test_a_run_adds_new_batches_behind_the_removal_of_lost_objects(table_of: Callable[..., TableOfTopic]) -> None:
+    """Also a batch of which one object was lost before it was in."""
+    made = table_of()
+    made.land({"n": 0})
+    made.topic_table().add()
+    lose(made, 1)
+    made.land({"n": 1})
+    made.land({"n": 2})
+    lose(made, 3)
+    added = made.topic_table().add()
+    assert (added.commits, added.removed, added.files, added.last) == (2, 1, 1, 3)
+    assert [row["n"] for row in made.rows()] == [1]
+
+
+def test_the_files_of_a_table_are_read_only_for_losses_that_it_does_not_know(
+    table_of: Callable[..., TableOfTopic], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither without a loss, nor behind the commit that removed it; but when the table was set back behind it."""
+    made = table_of()
+    made.land({"n": 0})
+    made.land({"n": 1})
+    made.topic_table().add()
+    before = made.catalog.load_table(made.table).metadata.current_snapshot_id
+    reads: list[str] = []
+    original = topic_table.TopicTable._files
+    monkeypatch.setattr(
+        topic_table.TopicTable, "_files", lambda self, table: reads.append(self.table) or original(self, table)
+    )
+    made.topic_table().add()
+    assert reads == []
+    lose(made, 1)
+    made.topic_table().add()
+    assert reads != []
+    reads.clear()
+    made.topic_table().add()
+    made.land({"n": 2})
+    made.topic_table().add()
+    assert reads == []
+    assert before is not None
+    made.catalog.load_table(made.table).manage_snapshots().rollback_to_snapshot(before).commit()
+    with made.catalog.load_table(made.table).transaction() as transaction:
+        transaction.set_properties({made.topic_table().name: "2"})
+    assert made.topic_table().add().removed == 1
+    assert [row["n"] for row in made.rows()] == [1, 2]
+
+
+def test_a_commit_of_another_topic_does_not_hide_that_a_table_was_set_back(
+    table_of: Callable[..., TableOfTopic],
+) -> None:
+    """The number of each topic comes from the snapshot, not from the property, which stays."""
+    made, other = table_of(), table_of()
+    other.table = made.table
+    made.land({"n": 1})
+    made.topic_table().add()
+    other.land({"n": 100})
+    other.topic_table().add()
+    before = made.catalog.load_table(made.table).metadata.current_snapshot_id
+    assert before is not None
+    made.land({"n": 2})
+    made.topic_table().add()
+    made.catalog.load_table(made.table).manage_snapshots().rollback_to_snapshot(before).commit()
+    other.land({"n": 101})
+    other.topic_table().add()
+    assert [row["n"] for row in made.rows()] == [1, 100, 101]
+    made.land({"n": 3})
+    with pytest.raises(TableRolledBackError, match="batches up to 2 are in, its newest snapshot with them says 1"):
+        made.topic_table().add()
 
 
 def test_a_repair_adds_no_rows_that_a_compaction_has_moved(table_of: Callable[..., TableOfTopic]) -> None:

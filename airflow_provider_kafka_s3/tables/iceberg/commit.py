@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table, Transaction
 
-__all__ = ["PREFIX", "Change", "commit", "last_batch", "property_of", "stage"]
+__all__ = ["PREFIX", "Change", "commit", "known_losses", "last_batch", "losses_property", "property_of", "stage"]
 
 log = logging.getLogger(__name__)
 
@@ -47,11 +47,19 @@ _UNKNOWN: Final = 3
 PREFIX: Final = "kafka-s3.batch/"
 """Of the names of properties with the last batch of a topic."""
 
+_LOSSES: Final = "kafka-s3.lost/"
+"""Of the names of properties with the number of a topic's objects that were accepted as lost, and removed."""
+
 
 def property_of(bucket: str, address: TopicAddress) -> str:
     """The property with the last batch of a topic: unambiguous, whatever dots and slashes its names have."""
     parts = (bucket, address.topics_dir, address.pipeline, address.topic)
     return PREFIX + "/".join(urllib.parse.quote(part, safe="") for part in parts)
+
+
+def losses_property(name: str) -> str:
+    """The property with the number of accepted losses that the table is free of, by that with the last batch."""
+    return _LOSSES + name.removeprefix(PREFIX)
 
 
 @dataclass(frozen=True)
@@ -65,6 +73,7 @@ class Change:
         schema: the columns of the table behind it.
         files: that are added.
         removed: files that are removed.
+        losses: number of accepted losses of the topic that the table is free of.
         properties: more properties to set.
         expired: ids of snapshots to expire; their files stay.
     """
@@ -75,6 +84,7 @@ class Change:
     schema: Schema
     files: Sequence[DataFile]
     removed: Sequence[DataFile] = ()
+    losses: int = 0
     properties: Sequence[tuple[str, str]] = ()
     expired: Sequence[int] = ()
 
@@ -93,9 +103,9 @@ def last_batch(table: Table, name: str) -> int:
             f"changed. Set it to the number in the summary of the newest snapshot that has the property"
         )
     last = int(number)
-    line = [*ancestors_of(table.current_snapshot(), table.metadata)]
-    noted = next((number for number in (_noted(snapshot, name) for snapshot in line) if number is not None), None)
+    noted = _newest(table, name)
     if noted is None:
+        line = ancestors_of(table.current_snapshot(), table.metadata)
         # A table without a snapshot, one whose snapshots were expired, or one that was set back to before all batches.
         ids = {snapshot.snapshot_id for snapshot in line}
         beside = (one for one in table.snapshots() if one.snapshot_id not in ids)
@@ -109,8 +119,19 @@ def last_batch(table: Table, name: str) -> int:
     return last
 
 
+def known_losses(table: Table, name: str) -> int:
+    """How many objects of a topic that were accepted as lost the table is free of, by its newest snapshot."""
+    return _newest(table, losses_property(name)) or 0
+
+
+def _newest(table: Table, name: str) -> int | None:
+    """The number by the newest snapshot of the main branch that has it; None: none has."""
+    line = ancestors_of(table.current_snapshot(), table.metadata)
+    return next((number for number in (_noted(snapshot, name) for snapshot in line) if number is not None), None)
+
+
 def _noted(snapshot: Snapshot, name: str) -> int | None:
-    """The last batch by the summary of a snapshot; None: it says nothing."""
+    """The number by the summary of a snapshot; None: it says nothing."""
     number = None if snapshot.summary is None else snapshot.summary.additional_properties.get(name)
     return None if number is None else int(number)
 
@@ -121,10 +142,13 @@ def stage(table: Table, change: Change) -> Transaction:
     transaction = table.transaction()
     if change.schema != table.schema():
         _stage_schema(table, transaction, change.schema)
-    transaction.set_properties({change.name: str(change.last), **dict(change.properties)})
-    # Of all topics of the table, so that the newest snapshot shows whether it was set back.
-    batches = {name: number for name, number in table.properties.items() if name.startswith(PREFIX)}
-    update = transaction.update_snapshot(snapshot_properties={**batches, change.name: str(change.last)})
+    numbers = {change.name: str(change.last), losses_property(change.name): str(change.losses)}
+    transaction.set_properties({**numbers, **dict(change.properties)})
+    # Of all topics of the table, so that the newest snapshot shows whether it was set back; and not as their properties
+    # say, since a commit of one topic would hide that another one was set back.
+    others = {name: _newest(table, name) for name in table.properties if name.startswith((PREFIX, _LOSSES))}
+    noted = {name: str(number) for name, number in others.items() if number is not None}
+    update = transaction.update_snapshot(snapshot_properties={**noted, **numbers})
     if change.removed:
         with update.overwrite() as overwrite:
             for removed in change.removed:

@@ -6,7 +6,7 @@ import datetime as dt
 import logging
 import urllib.parse
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,7 +23,7 @@ from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.config.tables import PARTITION, TableSettings
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.layout.keys import below
-from airflow_provider_kafka_s3.messages import count
+from airflow_provider_kafka_s3.messages import count, few
 from airflow_provider_kafka_s3.progress import progress
 from airflow_provider_kafka_s3.reading.snapshot import Snapshot
 from airflow_provider_kafka_s3.reading.snapshot_objects import SnapshotObject, snapshot_objects
@@ -36,7 +36,14 @@ from airflow_provider_kafka_s3.tables.iceberg.columns import (
     merged_schema,
     require_free_ids,
 )
-from airflow_provider_kafka_s3.tables.iceberg.commit import PREFIX, Change, commit, last_batch, property_of
+from airflow_provider_kafka_s3.tables.iceberg.commit import (
+    PREFIX,
+    Change,
+    commit,
+    known_losses,
+    last_batch,
+    property_of,
+)
 from airflow_provider_kafka_s3.tables.iceberg.data_files import Footer, data_file, read_footers
 
 if TYPE_CHECKING:
@@ -78,6 +85,7 @@ class Added:
         files: objects that were added.
         records: of them.
         commits: number of commits.
+        removed: objects that were removed, since they were accepted as lost.
         snapshot: id of the table's current snapshot; None: there is none.
     """
 
@@ -87,6 +95,7 @@ class Added:
     files: int = 0
     records: int = 0
     commits: int = 0
+    removed: int = 0
     snapshot: int | None = None
 
     def and_more(self, objects: Sequence[SnapshotObject]) -> Added:
@@ -179,6 +188,8 @@ class TopicTable:
     def add(self) -> Added:
         """Add the complete batches that the table lacks, each once; the table is created with the first objects.
 
+        Objects that were accepted as lost since their batch was added are removed before, in one commit.
+
         Raises:
             ConfigurationError: the objects, their columns or the table do not go together; landing is not affected.
             TableRolledBackError: the table was set back to an earlier snapshot.
@@ -195,6 +206,10 @@ class TopicTable:
                 f"was begun anew, use another table"
             )
         added = Added(self.table, last + 1, last)
+        losses = 0
+        if table is not None:
+            table, losses, removed = self._without_losses(table, snapshot.lost_urls(last))
+            added = replace(added, commits=int(removed > 0), removed=removed)
         with progress(f"table {self.table}: add", total=max(snapshot.batch - last, 0), unit="batch") as advance:
             while last < snapshot.batch:
                 end, objects = self._next_batches(snapshot, last)
@@ -202,7 +217,7 @@ class TopicTable:
                     if not objects:
                         break
                     table = self._create(objects)
-                table, is_ours = self._commit(last, end, objects)
+                table, is_ours = self._commit(last, end, objects, losses)
                 if is_ours:
                     added = added.and_more(objects)
                 now = self._last(table)
@@ -251,24 +266,49 @@ class TopicTable:
             )
         if difference.others and not unsafe_rows_are_absent:
             missing = []
-        footers = {one.snapshot_object.url: one for one in read_footers(self.log.store, missing)}
-        lost = {*difference.lost}
+        self._repair(read_footers(self.log.store, missing), {*difference.lost})
+        now, _ = self._compare(self._require())
+        done = tuple(url for url in difference.missing if url not in now.missing)
+        return replace(now, added=done, removed=difference.lost)
+
+    def _repair(self, missing: Sequence[Footer], lost: Set[str], losses: int | None = None) -> tuple[Table, bool]:
+        """Add objects and remove others in one commit; the table behind it, and whether it is ours.
+
+        Args:
+            missing: footers of the objects to add.
+            lost: URLs of the objects to remove.
+            losses: number of accepted losses that the table is then free of; None: as many as before.
+        """
+        footers = {footer.snapshot_object.url: footer for footer in missing}
 
         def change(current: Table) -> Change:
             last = last_batch(current, self.name)
             files = {file.file_path: file for file in self._files(current)}
             absent = [footer for url, footer in footers.items() if url not in files]
-            return self._change(current, last, last, absent, [files[url] for url in lost & files.keys()])
+            removed = [files[url] for url in lost & files.keys()]
+            return self._change(current, last, last, absent, losses=losses, removed=removed)
 
         def is_done(current: Table) -> bool:
             present = {file.file_path for file in self._files(current)}
             return not (footers.keys() - present or lost & present)
 
         with catalog_errors(f"table {self.table}"):
-            commit(self._require, self.name, change, retrier=self.retrier, is_done=is_done)
-        now, _ = self._compare(self._require())
-        done = tuple(url for url in difference.missing if url not in now.missing)
-        return replace(now, added=done, removed=difference.lost)
+            return commit(self._require, self.name, change, retrier=self.retrier, is_done=is_done)
+
+    def _without_losses(self, table: Table, lost: Set[str]) -> tuple[Table, int, int]:
+        """The table without objects that were accepted as lost, the number of these, and of those that were removed.
+
+        The files of the table are read only if there are losses that it is not known to be free of.
+        """
+        losses = len(lost)
+        if losses == known_losses(table, self.name):
+            return table, losses, 0
+        present = lost & {file.file_path for file in self._files(table)}
+        if not present:
+            return table, losses, 0
+        table, is_ours = self._repair((), present, losses)
+        log.info("table %s: objects that were accepted as lost are removed: %s", self.table, few(sorted(present)))
+        return table, losses, len(present) if is_ours else 0
 
     # -- batches ------------------------------------------------------------------------------------------------------
 
@@ -288,7 +328,7 @@ class TopicTable:
         # Batches without objects, such as those of a reset, are between the others and behind the last.
         return snapshot.batch, objects
 
-    def _commit(self, after: int, end: int, objects: Sequence[SnapshotObject]) -> tuple[Table, bool]:
+    def _commit(self, after: int, end: int, objects: Sequence[SnapshotObject], losses: int) -> tuple[Table, bool]:
         """Commit batches; the table behind it, and whether one of these commits landed.
 
         Another process may have added some of the batches before: then the next commit is of the rest.
@@ -298,7 +338,7 @@ class TopicTable:
             return commit(
                 self._require,
                 self.name,
-                lambda table: self._change(table, after, end, footers, ()),
+                lambda table: self._change(table, after, end, footers, losses=losses),
                 retrier=self.retrier,
                 is_done=lambda table: last_batch(table, self.name) != after,
             )
@@ -307,7 +347,14 @@ class TopicTable:
         return 0 if table is None else last_batch(table, self.name)
 
     def _change(
-        self, table: Table, after: int, last: int, footers: Sequence[Footer], removed: Sequence[DataFile]
+        self,
+        table: Table,
+        after: int,
+        last: int,
+        footers: Sequence[Footer],
+        *,
+        losses: int | None,
+        removed: Sequence[DataFile] = (),
     ) -> Change:
         schema, columns, properties = self._with_columns(table, footers)
         metadata = table.metadata.model_copy(
@@ -320,6 +367,7 @@ class TopicTable:
             schema,
             [data_file(footer, of_file, metadata) for footer, of_file in zip(footers, columns, strict=True)],
             removed,
+            known_losses(table, self.name) if losses is None else losses,
             properties,
             self._expired(table),
         )

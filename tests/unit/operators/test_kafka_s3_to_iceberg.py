@@ -83,7 +83,7 @@ def test_each_topic_has_a_table_of_its_name(bench: object, opened: list[str]) ->
     """With _ for dots, which divide the names of namespaces; what was added is returned by topic."""
     returned = KafkaS3ToIcebergOperator(**REQUIRED).execute({})  # type: ignore[typeddict-item]  # not used
     assert opened == ["db.a_b", "db.c"]
-    rest = {"batches": [3, 4], "files": 2, "records": 10, "commits": 1, "snapshot": 7}
+    rest = {"batches": [3, 4], "files": 2, "records": 10, "commits": 1, "removed": 0, "snapshot": 7}
     assert returned == {"a.b": {"table": "db.a_b", **rest}, "c": {"table": "db.c", **rest}}
 
 
