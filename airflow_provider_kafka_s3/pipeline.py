@@ -58,6 +58,7 @@ class _TopicSettings(TypedDict, total=False):
     upload: Upload | None
     registry: SchemaSource | None
     unsafe_unproven_records: bool
+    unsafe_given_objects: bool
 
 
 def open_topic(
@@ -102,6 +103,7 @@ class TopicPipeline:
         registry: SchemaSource | None = None,
         build: BuildObjects | None = None,
         unsafe_unproven_records: bool = False,
+        unsafe_given_objects: bool = False,
         parallel: Parallel = in_threads,
         sleep: Callable[[float], None] = time.sleep,
         monotonic: Callable[[], float] = time.monotonic,
@@ -123,6 +125,8 @@ class TopicPipeline:
             unsafe_unproven_records: write missing objects again from what Kafka has, also where the manifest of an
                 earlier version has no digest of the records, and their bytes differ: nothing shows then whether these
                 are the landed records.
+            unsafe_given_objects: write missing objects again although they were given to a table, which may have their
+                rows in other files.
             parallel: maps a function over objects, several at a time.
             sleep: sleeps for a number of seconds.
             monotonic: monotonic clock, in seconds.
@@ -142,6 +146,7 @@ class TopicPipeline:
             parallel=parallel,
             on_tag_error=(upload or Upload()).on_tag_error,
             unsafe_unproven_records=unsafe_unproven_records,
+            unsafe_given_objects=unsafe_given_objects,
         )
         self._sleep = sleep
         self._monotonic = monotonic

@@ -21,6 +21,7 @@ _STATES: Final = {
     "restored": "of these written again from Kafka",
     "missing": "missing",
     "accepted": "missing, accepted as lost",
+    "given": "gone, given to a table",
 }
 
 _NAMES: Final = 5
@@ -59,8 +60,8 @@ def to_xcom(results: Mapping[str, TopicResult], resolved: RunWindow) -> dict[str
              "wrote": true,         # whether this try wrote anything to the bucket
              "held_back": {},       # offsets behind an open transaction, which a later run lands
              "verification": null}},  # of "verify" and "restore": {"objects": 12, "size": 5242880, "missing": [],
-                                    # "restored": [], "accepted": [], "uncovered": {},
-                                    # "counts": {"missing": 0, "restored": 0, "accepted": 0}}
+                                    # "restored": [], "accepted": [], "given": [], "uncovered": {},
+                                    # "counts": {"missing": 0, "restored": 0, "accepted": 0, "given": 0}}
          "batches": 1, "records": 40000, "tombstones": 0, "ignored": 0, "dead_letters": 0, "objects": 12,
          "size": 5242880,
          "landed": {"batches": 1, "records": 40000, "tombstones": 0, "ignored": 0, "dead_letters": 0, "objects": 12,

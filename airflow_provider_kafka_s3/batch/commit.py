@@ -59,6 +59,7 @@ class Committer:
         parallel: Parallel = in_threads,
         on_tag_error: OnTagError = "fail",
         unsafe_unproven_records: bool = False,
+        unsafe_given_objects: bool = False,
     ) -> None:
         """Commit batches of one topic.
 
@@ -70,12 +71,14 @@ class Committer:
             parallel: runs requests for several objects at once.
             on_tag_error: for an object whose tags the store refuses.
             unsafe_unproven_records: see :class:`~.objects.BatchObjects`.
+            unsafe_given_objects: missing objects that were given to a table are written again, too.
         """
         self.log = topic_log
         self.source = source
         self.store = topic_log.store
         self.schemas = schemas
         self.parallel = parallel
+        self.unsafe_given_objects = unsafe_given_objects
         self._warned: set[str] = set()
         self.objects = BatchObjects(
             topic_log,

@@ -11,6 +11,7 @@ from typing import Final
 
 from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.coverage import Covering
+from airflow_provider_kafka_s3.batch.given_away import GivenAway
 from airflow_provider_kafka_s3.batch.rebuild import Lost, batch_loss
 from airflow_provider_kafka_s3.batch.remedies import RESTORE_RUN
 from airflow_provider_kafka_s3.batch.request import OnMissing
@@ -33,6 +34,8 @@ def require_objects(
 ) -> tuple[int, int]:
     """Check by HEAD every object of committed batches that may hold offsets of a target.
 
+    Objects that were given to a table, or accepted as lost, may be gone.
+
     Args:
         committer: decides and completes the batches of the topic.
         batches: batches that cover the target; iterated once, and only those with missing objects are kept.
@@ -49,6 +52,7 @@ def require_objects(
         UnknownOutcomeError: requests of another kind find an object that HEAD does not.
     """
     missing: list[tuple[Plan, list[ObjectEntry]]] = []
+    given_away = GivenAway(committer.log)
     existing = restored = 0
     for group in _groups(batches, target):
         intact = committer.parallel(lambda pair: committer.objects.is_intact(*pair), group)
@@ -60,6 +64,8 @@ def require_objects(
         for batch, (plan, entries) in gone.items():
             amended = committer.log.amended_keys(batch)[0]
             unamended = [entry for entry in entries if entry.key not in amended]
+            of_tables = given_away.tables(plan, unamended)
+            unamended = [entry for entry in unamended if entry.key not in of_tables]
             if left := committer.objects.gone(plan, unamended):
                 missing.append((plan, left))
             existing += len(unamended) - len(left)

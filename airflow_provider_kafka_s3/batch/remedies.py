@@ -95,6 +95,10 @@ class Remedies:
         options = _batch_options(listed) if len(listed) <= _LISTED else ()
         return self._line("verify", "--restore", *options, *(_UNPROVEN if unproven else ()))
 
+    def restore_given(self) -> str:
+        """Writes missing objects again also if a table owns them."""
+        return self._line("verify", "--restore", "--unsafe-given-objects")
+
     def abandon_or_leave_out(self, batch: int) -> str:
         """The sentence for a batch that cannot be executed as planned."""
         return (

@@ -157,6 +157,7 @@ class Verification:
             absence is an error).
         restored: keys that were written again from Kafka.
         accepted: keys of absent objects whose loss was accepted.
+        given: keys of absent objects that were given to a table, which may delete them.
         uncovered: offsets of the window that no committed batch covers; the action ``land`` lands them.
         undated: landed offsets that retention has deleted from Kafka. Without their timestamps it is unknown whether
             they belong to the window of time, so their objects were not checked.
@@ -167,6 +168,7 @@ class Verification:
     missing: tuple[str, ...] = ()
     restored: tuple[str, ...] = ()
     accepted: tuple[str, ...] = ()
+    given: tuple[str, ...] = ()
     uncovered: Offsets = NO_OFFSETS
     undated: Offsets = NO_OFFSETS
 

@@ -290,6 +290,7 @@ class Access:
             upload=self.upload,
             registry=self.registry,
             unsafe_unproven_records=getattr(self.arguments, "unsafe_unproven_records", False),
+            unsafe_given_objects=getattr(self.arguments, "unsafe_given_objects", False),
         )
 
     def topic_pipelines(self) -> list[TopicPipeline]:

@@ -120,6 +120,16 @@ def add_unproven(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_given(parser: argparse.ArgumentParser) -> None:
+    """Add the option of commands that may write objects again that a table owns."""
+    parser.add_argument(
+        "--unsafe-given-objects",
+        action="store_true",
+        help="write missing objects again also if they were given to a table (owned_by='table'), whose files may have "
+        "their rows: you know that you need them",
+    )
+
+
 def _add_topics(parser: argparse.ArgumentParser, topics: Literal["one", "many"]) -> None:
     which = parser.add_argument_group("pipeline and topic")
     add_topics_dir(which)

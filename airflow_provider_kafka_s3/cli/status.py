@@ -85,6 +85,10 @@ def _status_lines(state: TopicStatus, reset: str) -> list[str | Line | Table]:
         for p in state.partitions
         if p.held_back
     ]
+    lines += [
+        f"  objects of batches up to {last} are given to table {table}, which may delete them"
+        for table, last in state.tables.items()
+    ]
     if state.open:
         lines.append("  open batches:")
         rows = [

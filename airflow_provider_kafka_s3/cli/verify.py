@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
 from airflow_provider_kafka_s3.cli.access import Access
-from airflow_provider_kafka_s3.cli.command import Command, add_unproven
+from airflow_provider_kafka_s3.cli.command import Command, add_given, add_unproven
 from airflow_provider_kafka_s3.cli.output import FINDINGS, OK, Answer, Line, count, error_json, size
 from airflow_provider_kafka_s3.documents.notation import parse_offsets
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
@@ -65,13 +65,16 @@ def _verify(access: Access, topic: TopicPipeline) -> tuple[dict[str, Any], str, 
         "size": verified.size,
         "restored": list(verified.restored),
         "accepted": list(verified.accepted),
+        "given": list(verified.given),
         "uncovered": verified.uncovered.to_json(),
     }
     restored = f", {count(len(verified.restored), 'object')} written again" if verified.restored else ""
     accepted = f", {count(len(verified.accepted), 'object')} accepted as lost" if verified.accepted else ""
+    of_tables = f", {count(len(verified.given), 'object')} gone that a table owns" if verified.given else ""
+    intact = f"{count(verified.objects, 'object')} intact, {size(verified.size)} read"
     return (
         report,
-        f"{log.topic}: {count(verified.objects, 'object')} intact, {size(verified.size)} read{restored}{accepted}",
+        f"{log.topic}: {intact}{restored}{accepted}{of_tables}",
         False,
     )
 
@@ -98,6 +101,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--offsets", help="only these offsets, as PARTITION:START-END[,…], the end excluded")
     parser.add_argument("--restore", action="store_true", help="write missing objects again from Kafka")
     add_unproven(parser)
+    add_given(parser)
 
 
 COMMANDS: Final = (

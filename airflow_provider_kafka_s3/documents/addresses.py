@@ -37,6 +37,8 @@ __all__ = [
     "schema_key",
     "schemas_prefix",
     "set_aside_key",
+    "table_key",
+    "tables_prefix",
     "validate_pipeline",
     "validate_replay",
 ]
@@ -159,6 +161,16 @@ def schemas_prefix(prefix: str) -> str:
 def replay_key(prefix: str, replay: str, name: str) -> str:
     """A document of a replay into Kafka, below a :func:`control_prefix`; ``replay`` is a valid id."""
     return check_key(f"{prefix}replays/{validate_replay(replay)}/{name}.json")
+
+
+def table_key(prefix: str, table: str) -> str:
+    """The document of a table that owns objects of the topic, below a :func:`control_prefix`."""
+    return check_key(f"{tables_prefix(prefix)}{encode_part(table)}.json")
+
+
+def tables_prefix(prefix: str) -> str:
+    """The prefix of :func:`table_key`; ends with ``/``."""
+    return f"{prefix}tables/"
 
 
 def set_aside_key(prefix: str, key: str) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from airflow_provider_kafka_s3.batch.given_away import owning_tables
 from airflow_provider_kafka_s3.batch.held_back import held_back
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.planning import incremental_target
@@ -103,6 +105,7 @@ class TopicStatus:
         open: batches that are not resolved.
         last: the latest batches, open or not, ascending.
         partitions: see :class:`PartitionStatus`.
+        tables: the last batch whose objects are given to a table, by its name.
     """
 
     pipeline: str
@@ -114,6 +117,7 @@ class TopicStatus:
     open: tuple[BatchStatus, ...]
     last: tuple[BatchStatus, ...]
     partitions: tuple[PartitionStatus, ...]
+    tables: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def recreated(self) -> bool:
@@ -140,6 +144,7 @@ class TopicStatus:
             "open": [_batch_json(b) for b in self.open],
             "last": [_batch_json(b) for b in self.last],
             "partitions": [{**vars(p)} for p in self.partitions],
+            "tables": {**self.tables},
         }
 
 
@@ -183,6 +188,7 @@ def topic_status(
         open=tuple(described[n] for n in sorted(view.open_plans)),
         last=tuple(described[n] for n in numbers if n >= view.next - last),
         partitions=partitions,
+        tables={owner.table: owner.last for owner in owning_tables(topic_log) if owner.last},
     )
 
 

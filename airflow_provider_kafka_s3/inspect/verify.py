@@ -17,6 +17,7 @@ from isal import isal_zlib
 from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.coverage import Covering, covering_downward, covering_upward
 from airflow_provider_kafka_s3.batch.derived.registry import follow_run
+from airflow_provider_kafka_s3.batch.given_away import GivenAway
 from airflow_provider_kafka_s3.batch.incarnation import require_topic_id
 from airflow_provider_kafka_s3.batch.object_metadata import has_crc32, matches
 from airflow_provider_kafka_s3.batch.presence import missing_objects
@@ -122,6 +123,7 @@ def _verify(committer: Committer, request: RunRequest, record: RunRecord | None)
             missing=tuple(findings.missing),
             restored=tuple(findings.restored),
             accepted=tuple(findings.accepted),
+            given=tuple(findings.given),
             uncovered=uncovered,
             undated=undated,
         ),
@@ -196,9 +198,13 @@ class _Findings:
     missing_batches: list[int] = field(default_factory=list)
     restored: list[str] = field(default_factory=list)
     accepted: list[str] = field(default_factory=list)
+    given: dict[str, str] = field(default_factory=dict)
     damaged: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
     lost_batches: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._given_away = GivenAway(self.committer.log)
 
     def read(self, covering: Iterator[Covering]) -> None:
         """Read the objects of all these batches."""
@@ -238,6 +244,10 @@ class _Findings:
             gone = [entry for entry in entries if entry.key not in amended]
             for entry in gone:
                 self.committer.store.require_gone(entry.key, by="GET")
+            if self.request.action != "restore" or not self.committer.unsafe_given_objects:
+                of_tables = self._given_away.tables(plan, gone)
+                self.given |= of_tables
+                gone = [entry for entry in gone if entry.key not in of_tables]
             if self.request.action == "restore":
                 self._restore(plan, gone)
             elif gone:
@@ -272,6 +282,19 @@ class _Findings:
     def raise_problems(self) -> None:
         """Raise the error about the findings, if there are problems, after all objects were processed."""
         topic = self.committer.log.topic
+        if self.given:
+            log.info(
+                "topic %s: %s %s gone that %s given to a table (%s), which may delete them%s: %s",
+                topic,
+                count(len(self.given), "object"),
+                _verb([*self.given], "is", "are"),
+                _verb([*self.given], "was", "were"),
+                few(sorted({*self.given.values()})),
+                f"; write them again by {self.committer.log.remedies.restore_given()}"
+                if self.request.action == "restore"
+                else "",
+                few([self.committer.store.url(key) for key in self.given]),
+            )
         problems: list[str] = []
         if self.damaged:
             problems.append(

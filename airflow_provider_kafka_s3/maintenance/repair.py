@@ -19,6 +19,7 @@ from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.derived.log_indexes import LogIndexes
 from airflow_provider_kafka_s3.batch.derived.port import Rewritten
 from airflow_provider_kafka_s3.batch.derived.registry import repair_derived
+from airflow_provider_kafka_s3.batch.given_away import GivenAway
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.log_index import summaries
 from airflow_provider_kafka_s3.documents import addresses
@@ -392,6 +393,7 @@ def _reported(committer: Committer, planned: range, known: Marker | None) -> Ite
 
 def _decided(committer: Committer, planned: range, known: Marker | None) -> Iterator[_Decided]:
     """Per plan its decision, and its absent objects unless the marker has it as complete; a block at a time."""
+    given_away = GivenAway(committer.log)
     for start in range(0, len(planned), _READERS):
         numbers = planned[start : start + _READERS]
         block = committer.parallel(lambda n: committer.log.require_plan(n)[0], numbers, threads=_READERS)
@@ -411,6 +413,9 @@ def _decided(committer: Committer, planned: range, known: Marker | None) -> Iter
         for plan, decision in decided:
             amended = committer.log.amended_keys(plan.batch)[0] if plan.batch in missing else frozenset()
             left = [entry for entry in missing.get(plan.batch, ()) if entry.key not in amended]
+            # A table has complete batches only.
+            of_tables = given_away.tables(plan, left)
+            left = [entry for entry in left if entry.key not in of_tables]
             absent, gone = _gone(committer, plan, left)
             total = count(0 if decision is None else len(decision.objects), "object")
             reason = f"absent: {len(absent)} of its {total}, such as {absent[0].key}" if absent else ""

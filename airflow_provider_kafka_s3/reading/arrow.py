@@ -13,19 +13,18 @@ from isal import isal_zlib
 
 from airflow_provider_kafka_s3.arrays import Array, binary_array, int64_array
 from airflow_provider_kafka_s3.batch.object_metadata import has_crc32
-from airflow_provider_kafka_s3.batch.remedies import RESTORE_RUN
 from airflow_provider_kafka_s3.config import (
     CustomFormat,
 )
 from airflow_provider_kafka_s3.exceptions import (
     ForeignObjectError,
     KafkaS3Error,
-    MissingObjectError,
 )
 from airflow_provider_kafka_s3.messages import count
 from airflow_provider_kafka_s3.reading.formats.json_lines import BadDocument
 from airflow_provider_kafka_s3.reading.formats.lines import LINE_SCHEMA, MOST_BYTES
 from airflow_provider_kafka_s3.reading.formats.registry import format_reader
+from airflow_provider_kafka_s3.reading.missing import missing_object
 from airflow_provider_kafka_s3.reading.rows import Unreadable
 from airflow_provider_kafka_s3.reading.snapshot_objects import SnapshotObject
 from airflow_provider_kafka_s3.storage.durable import DurableStore
@@ -121,10 +120,7 @@ def _place(one: SnapshotObject, row: int) -> str:
 def _body(store: DurableStore, one: SnapshotObject) -> bytes:
     stored = store.get(one.key)
     if stored is None:
-        raise MissingObjectError(
-            f"object {one.url} of topic {one.topic!r}, batch {one.batch}, is gone. Write it again from Kafka by "
-            f"{RESTORE_RUN}, or accept that it is gone, by the command that a run with action='verify' prints"
-        )
+        raise missing_object(store, one)
     crc32 = isal_zlib.crc32(stored.body)
     if not has_crc32(crc32, one.entry, lambda: store.head(one.key)):
         raise Unreadable(f"its CRC-32 is {crc32:08x} instead of {one.entry.crc32}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from functools import cached_property
 
+from airflow_provider_kafka_s3.batch.given_away import GivenAway, rows_in_table
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.object_metadata import has_crc32
 from airflow_provider_kafka_s3.config import Layout
@@ -98,6 +99,8 @@ class CommittedObjects:
             url, where = self.url(entry), f"topic {self.plan.topic!r}, batch {self.plan.batch}"
             if entry.key in self.log.amended_keys(self.plan.batch)[0]:
                 raise DataLossError(f"an object of {where} was accepted as lost: {url}")
+            if (table := GivenAway(self.log).table(self.plan, entry.key)) is not None:
+                raise MissingObjectError(f"an object of {where} is gone. {rows_in_table(table)}: {url}")
             again = self.log.remedies.restore([self.plan.batch])
             raise MissingObjectError(f"an object of {where} is gone. Write it again from Kafka: {again}: {url}")
         wanted = entry.size if start is None or end is None else end - start

@@ -18,7 +18,9 @@ from airflow_provider_kafka_s3.exceptions import (
 from airflow_provider_kafka_s3.parallel import in_threads
 from airflow_provider_kafka_s3.reading.formats.lines import LINE_SCHEMA
 from airflow_provider_kafka_s3.reading.formats.registry import format_reader
+from airflow_provider_kafka_s3.reading.missing import missing_object
 from airflow_provider_kafka_s3.reading.remote_file import open_object
+from airflow_provider_kafka_s3.reading.snapshot_objects import SnapshotObject
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 
 if TYPE_CHECKING:
@@ -175,7 +177,9 @@ def _has_one_schema(layout: Layout) -> bool:
 
 def _schema(store: DurableStore, one: DataObject) -> pa.Schema:
     try:
-        return format_reader(one.layout.format).schema(open_object(store, one.key, one.size), one.url)
+        missing = functools.partial(missing_object, store, one) if isinstance(one, SnapshotObject) else None
+        file = open_object(store, one.key, one.size, missing=missing)
+        return format_reader(one.layout.format).schema(file, one.url)
     except KafkaS3Error:
         raise
     except (pa.ArrowException, OSError, ValueError, LookupError) as e:

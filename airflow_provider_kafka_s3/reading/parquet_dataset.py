@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import threading
 import time
 import weakref
@@ -17,6 +18,7 @@ from airflow_provider_kafka_s3.config import Parquet
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.layout.folders import NULL_FOLDER
 from airflow_provider_kafka_s3.reading.folder_columns import folder_types
+from airflow_provider_kafka_s3.reading.missing import missing_object
 from airflow_provider_kafka_s3.reading.object_schemas import schema_of_objects
 from airflow_provider_kafka_s3.reading.remote_file import RemoteFile, open_object
 from airflow_provider_kafka_s3.storage.durable import DurableStore
@@ -78,7 +80,7 @@ def arrow_dataset(snapshot: Snapshot, *, schema: pa.Schema | None = None, **sele
         [one.key for one in objects],
         schema=schema,
         format=ds.ParquetFileFormat(),
-        filesystem=pafs.PyFileSystem(_Objects(store, {one.key: one.size for one in objects})),
+        filesystem=pafs.PyFileSystem(_Objects(store, {one.key: one for one in objects})),
         partitions=[_condition(one, schema, names) for one in objects],
     )
 
@@ -141,9 +143,9 @@ _FILES: Final = _OpenFiles()
 class _Objects(pafs.FileSystemHandler):
     """The objects as files."""
 
-    def __init__(self, store: DurableStore, sizes: dict[str, int]) -> None:
+    def __init__(self, store: DurableStore, objects: dict[str, SnapshotObject]) -> None:
         self._store = store
-        self._sizes = sizes
+        self._objects = objects
 
     def __eq__(self, other: object) -> bool:
         return self is other
@@ -158,20 +160,22 @@ class _Objects(pafs.FileSystemHandler):
 
     def get_file_info(self, paths: Sequence[str]) -> list[pafs.FileInfo]:
         return [
-            pafs.FileInfo(path, pafs.FileType.File, size=self._sizes[path])
-            if path in self._sizes
+            pafs.FileInfo(path, pafs.FileType.File, size=self._objects[path].size)
+            if path in self._objects
             else pafs.FileInfo(path, pafs.FileType.NotFound)
             for path in paths
         ]
 
     def get_file_info_selector(self, selector: pafs.FileSelector) -> list[pafs.FileInfo]:
-        return self.get_file_info([path for path in self._sizes if path.startswith(selector.base_dir)])
+        return self.get_file_info([path for path in self._objects if path.startswith(selector.base_dir)])
 
     def open_input_stream(self, path: str) -> pa.NativeFile:
         return self.open_input_file(path)
 
     def open_input_file(self, path: str) -> pa.NativeFile:
-        file = open_object(self._store, path, self._sizes[path])
+        data_object = self._objects[path]
+        missing = functools.partial(missing_object, self._store, data_object)
+        file = open_object(self._store, path, data_object.size, missing=missing)
         _FILES.add(file)
         return pa.PythonFile(cast("Any", file), mode="r")
 

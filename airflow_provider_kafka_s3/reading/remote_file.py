@@ -76,18 +76,23 @@ class RemoteFile(io.RawIOBase):
         return len(piece)
 
 
-def open_object(store: DurableStore, key: str, size: int) -> RemoteFile:
+def open_object(
+    store: DurableStore, key: str, size: int, *, missing: Callable[[], MissingObjectError] | None = None
+) -> RemoteFile:
     """An object as a file; what is not needed of it is not read.
 
     Args:
         store: its bucket.
         key: of the object.
         size: bytes.
+        missing: makes the error if it is gone; None: one that names the object.
     """
 
     def get(start: int, end: int) -> bytes:
         stored = store.get(key, start=start, end=end)
         if stored is None:
+            if missing is not None:
+                raise missing()
             raise MissingObjectError(f"object {store.url(key)} is gone. Write it again from Kafka by {RESTORE_RUN}")
         return stored.body
 

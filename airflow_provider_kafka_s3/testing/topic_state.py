@@ -13,6 +13,7 @@ from airflow_provider_kafka_s3.documents.log_index import IndexedBatch, LogIndex
 from airflow_provider_kafka_s3.documents.manifest import Amend, Manifest
 from airflow_provider_kafka_s3.documents.marker import Marker
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
+from airflow_provider_kafka_s3.documents.owning_table import OwningTable
 from airflow_provider_kafka_s3.documents.pinned_schema import decode_pinned_schema
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.documents.replay import ReplayBegin, ReplayEnd, ReplayEpoch, ReplayPlan
@@ -66,6 +67,8 @@ class TopicState:
         elif name.startswith("runs/"):
             record, _ = decode(RunRecord, body, name)
             self.runs[record.run] = record
+        elif name.startswith("tables/"):
+            decode(OwningTable, body, name)
         elif (schema := _SCHEMA_NAME.fullmatch(name)) is not None:
             decode_pinned_schema(body, int(schema[1]), name)
         elif (numbers := _INDEX_NAME.fullmatch(name)) is not None:

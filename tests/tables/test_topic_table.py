@@ -15,6 +15,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField, StringType
 
+from airflow_provider_kafka_s3.batch.given_away import owning_tables
 from airflow_provider_kafka_s3.config import (
     AvroConverter,
     FieldTime,
@@ -25,7 +26,7 @@ from airflow_provider_kafka_s3.config import (
     SiblingObjects,
     TimePattern,
 )
-from airflow_provider_kafka_s3.exceptions import ConfigurationError, TableRolledBackError
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, MissingObjectError, TableRolledBackError
 from airflow_provider_kafka_s3.reading.snapshot import Snapshot
 from airflow_provider_kafka_s3.schemas.field_ids import field_id
 from airflow_provider_kafka_s3.storage.s3 import S3Settings
@@ -503,6 +504,55 @@ def test_old_snapshots_are_expired_with_a_commit_and_no_file_is_deleted(
     assert [row["n"] for row in made.rows()] == [*range(6)]
     assert len(Snapshot(made.topic.pipeline.log).objects()) == 6
     assert made.topic_table().check() == Difference(made.table, 6, 6, 6)
+
+
+def given_away(made: TableOfTopic) -> dict[str, int]:
+    """The tables that own objects of the topic, by the log."""
+    return {owner.table: owner.last for owner in owning_tables(made.topic.pipeline.log)}
+
+
+def test_the_log_has_up_to_which_batch_a_table_owns_the_objects(table_of: Callable[..., TableOfTopic]) -> None:
+    """With each commit, whatever the settings of a later process; a table of the pipeline owns none."""
+    made, other = table_of(), table_of()
+    other.land({"n": 0})
+    other.topic_table().add()
+    assert given_away(other) == {}
+    made.land({"n": 1})
+    made.topic_table(owned_by="table").add()
+    assert given_away(made) == {made.table: 1}
+    made.land({"n": 2})
+    made.topic_table().add()
+    assert given_away(made) == {made.table: 2}
+
+
+def test_what_a_killed_process_has_not_recorded_is_recorded_by_the_next_one(
+    table_of: Callable[..., TableOfTopic], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended between the commit and the log; until then nothing counts as given away."""
+    made = table_of()
+    made.land({"n": 1})
+    with monkeypatch.context() as killed:
+        killed.setattr(topic_table.TopicTable, "_give", lambda *_: None)
+        made.topic_table(owned_by="table").add()
+    assert given_away(made) == {made.table: 0}
+    assert made.topic_table().add().commits == 0
+    assert given_away(made) == {made.table: 1}
+
+
+def test_a_new_table_of_the_same_name_owns_nothing_yet(table_of: Callable[..., TableOfTopic]) -> None:
+    """What the engines of the dropped one have deleted is missing again, and can be restored for the new one."""
+    made = table_of()
+    made.land({"n": 1})
+    made.topic_table(owned_by="table").add()
+    made.catalog.drop_table(made.table)
+    (gone,) = Snapshot(made.topic.pipeline.log).objects()
+    made.topic.bucket.delete(gone.key)
+    with pytest.raises(MissingObjectError, match="Write it again from Kafka"):
+        made.topic_table().add()
+    made.topic.restore()
+    made.topic_table().add()
+    assert [row["n"] for row in made.rows()] == [1]
+    assert given_away(made) == {made.table: 0}
 
 
 def test_duckdb_reads_every_row_of_the_table(

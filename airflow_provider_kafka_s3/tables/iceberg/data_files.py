@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -25,6 +26,7 @@ from airflow_provider_kafka_s3.batch.remedies import RESTORE_RUN
 from airflow_provider_kafka_s3.config import Parquet
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, ForeignObjectError
 from airflow_provider_kafka_s3.parallel import in_threads
+from airflow_provider_kafka_s3.reading.missing import missing_object
 from airflow_provider_kafka_s3.reading.remote_file import open_object
 from airflow_provider_kafka_s3.reading.snapshot_objects import SnapshotObject
 from airflow_provider_kafka_s3.storage.durable import DurableStore
@@ -63,7 +65,8 @@ def read_footers(store: DurableStore, objects: Sequence[SnapshotObject]) -> list
         _require_parquet(snapshot_object)
 
     def read(snapshot_object: SnapshotObject) -> Footer:
-        file = open_object(store, snapshot_object.key, snapshot_object.size)
+        missing = functools.partial(missing_object, store, snapshot_object)
+        file = open_object(store, snapshot_object.key, snapshot_object.size, missing=missing)
         try:
             with pq.ParquetFile(cast("Any", pa.PythonFile(file, mode="r"))) as parquet_file:
                 footer = Footer(snapshot_object, parquet_file.metadata, parquet_file.schema_arrow)

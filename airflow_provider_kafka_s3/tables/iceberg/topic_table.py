@@ -19,6 +19,7 @@ from pyiceberg.table.snapshots import ancestors_of
 from pyiceberg.table.update import AddPartitionSpecUpdate, AddSchemaUpdate, TableUpdate
 from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform, Transform
 
+from airflow_provider_kafka_s3.batch.given_away import begin_table, give_to_table
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.config.tables import PARTITION, TableSettings
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
@@ -66,6 +67,9 @@ _TRANSFORMS: Final[dict[str, Transform[Any, Any]]] = {
 
 _FORMAT: Final = 2
 """Version of the format of tables that pyiceberg writes."""
+
+_OWNED_BY: Final = "kafka-s3.owned-by"
+"""The property of a table with the owner of its files; it is set when the table is made."""
 
 _STEP: Final = 50
 """Batches whose documents are read before the files of a commit are counted again."""
@@ -208,6 +212,8 @@ class TopicTable:
         added = Added(self.table, last + 1, last)
         losses = 0
         if table is not None:
+            # A process that committed may have ended before it recorded it.
+            self._give(table, last)
             table, losses, removed = self._without_losses(table, snapshot.lost_urls(last))
             added = replace(added, commits=int(removed > 0), removed=removed)
         with progress(f"table {self.table}: add", total=max(snapshot.batch - last, 0), unit="batch") as advance:
@@ -221,6 +227,7 @@ class TopicTable:
                 if is_ours:
                     added = added.and_more(objects)
                 now = self._last(table)
+                self._give(table, now)
                 advance(now - last)
                 last = now
                 log.info("table %s: batches up to %d of %d are in", self.table, last, snapshot.batch)
@@ -346,6 +353,11 @@ class TopicTable:
     def _last(self, table: Table | None) -> int:
         return 0 if table is None else last_batch(table, self.name)
 
+    def _give(self, table: Table, last: int) -> None:
+        """Record in the log that a table which owns its files has the batches up to a number."""
+        if table.properties.get(_OWNED_BY) == "table":
+            give_to_table(self.log, self.table, last)
+
     def _change(
         self,
         table: Table,
@@ -441,12 +453,15 @@ class TopicTable:
 
     def _create(self, objects: Sequence[SnapshotObject]) -> Table:
         """Create the table with the columns of the first object, unless another process was faster."""
+        # Before objects are read: those that an earlier table of this name has deleted are missing from now on.
+        begin_table(self.log, self.table, owns=self.settings.owned_by == "table")
         first = read_footers(self.log.store, objects[:1])[0]
         columns = self._columns(first, lambda _: None).schema
         properties = {
             "format-version": "2",
             "commit.manifest-merge.enabled": "true",
             "gc.enabled": str(self.settings.owned_by == "table").lower(),
+            _OWNED_BY: self.settings.owned_by,
         }
         spec = self._spec(columns)
         with catalog_errors(f"table {self.table}"):

@@ -33,6 +33,6 @@ def test_a_verification_lists_the_last_batches_and_the_numbers_of_all() -> None:
     report: dict[str, object] = found["verification"]  # type: ignore[assignment]
     assert (report["missing"], report["counts"]) == (
         [*missing[:100]],
-        {"restored": 0, "missing": 10_000, "accepted": 0},
+        {"restored": 0, "missing": 10_000, "accepted": 0, "given": 0},
     )
     assert len(topic(None)["batches"]) == 9_999  # type: ignore[arg-type]

@@ -6,6 +6,7 @@ import logging
 
 import pytest
 
+from airflow_provider_kafka_s3.batch.given_away import give_to_table
 from airflow_provider_kafka_s3.batch.records_digest import RecordsDigest
 from airflow_provider_kafka_s3.config import JsonConverter, JsonLines, Layout, SiblingObjects
 from airflow_provider_kafka_s3.testing.invariants import check_unchanged, snapshot
@@ -261,3 +262,18 @@ def test_verify_of_one_batch_leaves_the_others_out(world: World) -> None:
     world.run("second")
     output = world.on_topic("verify", "--batch", "2", "--json")
     assert (output.data["topics"][TOPIC]["batches"], output.data["topics"][TOPIC]["objects"]) == ([2], 1)
+
+
+def test_objects_that_a_table_owns_are_no_findings(world: World) -> None:
+    """Status names the table, verify counts them, and only --unsafe-given-objects writes them again."""
+    world.run("first")
+    give_to_table(world.pipeline().log, "lake.orders", 1)
+    world.bucket.delete(key := world.data_keys()[0])
+    assert "objects of batches up to 1 are given to table lake.orders" in world.on_topic("status").out
+    for more in ((), ("--restore",)):
+        output = world.on_topic("verify", *more)
+        assert (output.code, "1 object gone that a table owns" in output.out) == (0, True)
+    assert world.on_topic("verify", "--json").data["topics"][TOPIC]["given"] == [key]
+    assert key not in world.data_keys()
+    assert world.on_topic("verify", "--restore", "--unsafe-given-objects").code == 0
+    assert key in world.data_keys()

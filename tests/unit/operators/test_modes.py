@@ -118,9 +118,10 @@ def test_verify_reads_every_object_and_writes_nothing(orders: Bench) -> None:
             "objects": 1,
             "size": first["size"],
             "missing": [],
-            "counts": {"missing": 0, "restored": 0, "accepted": 0},
+            "counts": {"missing": 0, "restored": 0, "accepted": 0, "given": 0},
             "restored": [],
             "accepted": [],
+            "given": [],
             "uncovered": {},
         }
     check_unchanged(before, snapshot(orders.store))
