@@ -256,14 +256,13 @@ class _Demo:
             print(f"      {done.stdout.strip()}")
 
     def _query_table(self) -> None:
-        from dev.iceberg_readers import duckdb_with_iceberg, query_by_spark
+        from dev.iceberg_readers import SparkWithIceberg, duckdb_with_iceberg
 
         expected = _airports()
         with self._step("DuckDB, over the table"), duckdb_with_iceberg(self.catalog.url, self.s3.endpoint) as database:
             by_duckdb = database.execute(_QUERY).fetchall()
-        with self._step("Spark, over the table"):
-            rows = query_by_spark(self.catalog.url, self.s3.endpoint, _QUERY)
-            by_spark = [tuple(row.values()) for row in rows.to_pylist()]
+        with self._step("Spark, over the table"), SparkWithIceberg(self.catalog.url, self.s3.endpoint) as spark:
+            by_spark = [tuple(row.values()) for row in spark.query(_QUERY).to_pylist()]
         print(f"      {_QUERY}\n")
         columns = (f"{reader}: flights  minutes of delay" for reader in ("DuckDB", "Spark", "source"))
         print(f"           {'  '.join(columns)}")

@@ -1,6 +1,7 @@
 """DuckDB and Spark as readers of tables of Iceberg: metadata are files of this machine, objects are on an S3 server.
 
-The name of the catalog is ``lake`` in both. ``python -m dev.iceberg_readers JSON`` is the process of Spark.
+The name of the catalog is ``lake`` in both. ``python -m dev.iceberg_readers JSON`` is the process of Spark: it takes
+a statement of each line of its input.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-__all__ = ["duckdb_with_iceberg", "query_by_spark"]
+__all__ = ["SparkWithIceberg", "duckdb_with_iceberg"]
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 JARS: Final = ROOT / ".build" / "jars" / "iceberg-spark"
@@ -49,26 +51,53 @@ def duckdb_with_iceberg(catalog: str, endpoint: str) -> Iterator[duckdb.DuckDBPy
         yield connection
 
 
-def query_by_spark(catalog: str, endpoint: str, query: str) -> pa.Table:
-    """The rows of a query of Spark, in a process of its own, since a process has one JVM.
+class SparkWithIceberg:
+    """Spark with a catalog: ``with SparkWithIceberg(…) as spark``. A process of its own, since one has one JVM.
 
     Args:
         catalog: address of the catalog.
         endpoint: address of the S3 server, which takes any credentials.
-        query: of SQL.
-
-    Raises:
-        RuntimeError: it failed; with the end of the output.
     """
-    import pyarrow as pa
 
-    with tempfile.TemporaryDirectory(prefix="iceberg-spark-") as folder:
-        rows = Path(folder, "rows.arrow")
-        given = {"catalog": catalog, "endpoint": endpoint, "query": query, "rows": str(rows)}
-        command = [sys.executable, "-m", "dev.iceberg_readers", json.dumps(given)]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise RuntimeError(f"Spark could not read the table:\n{done.stderr[-3000:]}")
+    def __init__(self, catalog: str, endpoint: str) -> None:
+        self._settings = {"catalog": catalog, "endpoint": endpoint}
+
+    def __enter__(self) -> SparkWithIceberg:
+        with contextlib.ExitStack() as stack:
+            self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="iceberg-spark-")))
+            self._log = self._folder / "log"
+            command = [sys.executable, "-m", "dev.iceberg_readers", json.dumps(self._settings)]
+            log = stack.enter_context(self._log.open("wb"))
+            # It ends when its input does, so also with this process.
+            self._process = stack.enter_context(
+                subprocess.Popen(
+                    command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+                )
+            )
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def query(self, statement: str) -> pa.Table:
+        """The rows of a statement of SQL.
+
+        Raises:
+            RuntimeError: it failed, with its error; or the process has ended, with the end of its log.
+        """
+        import pyarrow as pa
+
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        rows = self._folder / "rows.arrow"
+        with contextlib.suppress(BrokenPipeError):
+            print(json.dumps({"statement": statement, "rows": str(rows)}), file=self._process.stdin, flush=True)
+        answer = self._process.stdout.readline()
+        if not answer:
+            raise RuntimeError(f"Spark has ended:\n{self._log.read_text()[-3000:]}")
+        if error := json.loads(answer):
+            raise RuntimeError(error)
         with pa.ipc.open_file(str(rows)) as file:
             return file.read_all()
 
@@ -83,6 +112,7 @@ def _session(catalog: str, endpoint: str) -> Any:
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "1",  # of 200, procedures take a minute
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
         prefix: "org.apache.iceberg.spark.SparkCatalog",
         f"{prefix}.type": "rest",
@@ -98,14 +128,23 @@ def _session(catalog: str, endpoint: str) -> Any:
 
 
 def main() -> None:
-    """Write the rows of a query as a file of Arrow."""
+    """Write the rows of each statement as a file of Arrow, and answer with a line: its error, or null."""
     import pyarrow as pa
 
     given = json.loads(sys.argv[1])
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever else writes to it
     spark = _session(given["catalog"], given["endpoint"])
-    rows = spark.sql(given["query"]).toArrow()
-    with pa.ipc.new_file(given["rows"], rows.schema) as file:
-        file.write_table(rows)
+    for line in sys.stdin:
+        request = json.loads(line)
+        error = None
+        try:
+            rows = spark.sql(request["statement"]).toArrow()
+            with pa.ipc.new_file(request["rows"], rows.schema) as file:
+                file.write_table(rows)
+        except Exception as e:  # noqa: BLE001 - the answer
+            error = f"{type(e).__name__}: {str(e)[:3000]}"
+        print(json.dumps(error), file=answers, flush=True)
     spark.stop()
 
 

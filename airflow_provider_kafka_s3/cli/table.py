@@ -179,6 +179,8 @@ def _check(access: Access, topic_table: TopicTable) -> Answer:
     lines: list[str | Line] = [
         f"table {difference.table}: {files} with {records} of batches up to {difference.batches}"
     ]
+    if difference.rewritten:
+        lines.append(f"  {count(len(difference.rewritten), 'object')} rewritten: other files have as many rows")
     lines += [Line(f"  {what}: {url}", "warning") for what, urls in lists.items() for url in urls]
     repairs = {"added": difference.added, "removed": difference.removed}
     lines += [Line(f"  {what}: {url}", "good") for what, urls in repairs.items() for url in urls]
@@ -189,6 +191,7 @@ def _check(access: Access, topic_table: TopicTable) -> Answer:
             "files": difference.files,
             "records": difference.records,
             "missing": [*difference.missing],
+            "rewritten": [*difference.rewritten],
             "lost": [*difference.lost],
             "unknown": [*difference.unknown],
             "twice": [*difference.twice],

@@ -18,6 +18,7 @@ from airflow_provider_kafka_s3.tables.iceberg.catalog import file_properties, op
 from airflow_provider_kafka_s3.tables.iceberg.topic_table import TopicTable
 from dev.fault_proxy import FaultProxy
 from dev.iceberg_catalog import IcebergCatalog
+from dev.iceberg_readers import SparkWithIceberg
 from dev.s3_server import ThreadedS3Server
 from tests.unit.batch.simulated_topic import Topic
 
@@ -47,6 +48,13 @@ def catalog(catalog_server: IcebergCatalog, s3_settings: S3Settings) -> Catalog:
     opened = open_catalog("tests", {"uri": catalog_server.url, **file_properties(s3_settings, CREDENTIALS)})
     opened.create_namespace(NAMESPACE)
     return opened
+
+
+@pytest.fixture(scope="session")
+def spark(catalog_server: IcebergCatalog, s3_settings: S3Settings) -> Iterator[SparkWithIceberg]:
+    """Spark, which takes ten seconds to start."""
+    with SparkWithIceberg(catalog_server.url, str(s3_settings.endpoint_url)) as session:
+        yield session
 
 
 def schema_of(*fields: tuple[str, Any]) -> str:

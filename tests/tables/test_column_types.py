@@ -17,7 +17,7 @@ from airflow_provider_kafka_s3.config import AvroConverter
 from airflow_provider_kafka_s3.reading.snapshot import Snapshot
 from airflow_provider_kafka_s3.storage.s3 import S3Settings
 from dev.iceberg_catalog import IcebergCatalog
-from dev.iceberg_readers import duckdb_with_iceberg, query_by_spark
+from dev.iceberg_readers import SparkWithIceberg, duckdb_with_iceberg
 from tests.tables.conftest import TableOfTopic
 
 
@@ -122,13 +122,12 @@ def test_values_of_every_type_are_those_of_the_objects(
 
 
 def test_spark_reads_the_values_of_every_type_that_it_has(
-    table_of: Callable[..., TableOfTopic], catalog_server: IcebergCatalog, s3_settings: S3Settings
+    table_of: Callable[..., TableOfTopic], spark: SparkWithIceberg
 ) -> None:
     """All but times of day, which it refuses with the whole table."""
     made = table_of(value_converter=AvroConverter())
     schema = {**SCHEMA, "fields": [field for field in SCHEMA["fields"] if field["name"] != "opens"]}
     expected = land_everything(made, schema)
-    query = f"select * from lake.{made.table} order by n"
-    rows = query_by_spark(catalog_server.url, str(s3_settings.endpoint_url), query)
+    rows = spark.query(f"select * from lake.{made.table} order by n")
     scanned = made.catalog.load_table(made.table).scan().to_arrow().schema
     assert rows.cast(scanned).to_pylist() == expected

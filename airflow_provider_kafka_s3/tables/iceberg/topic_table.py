@@ -143,6 +143,8 @@ class Difference:
         files: objects of the topic in the table.
         records: of them.
         missing: URLs of committed objects that the table lacks.
+        rewritten: URLs of objects that the table lacks, while its other files have as many rows as all of them: an
+            engine has rewritten them. Empty if the table has several topics, since nobody knows then whose the rows are.
         lost: URLs of objects in the table that were accepted as lost.
         unknown: URLs of objects in the table, beside the topic's, that no batch has.
         others: number of files in the table that are objects of no topic that it has.
@@ -156,6 +158,7 @@ class Difference:
     files: int
     records: int
     missing: tuple[str, ...] = ()
+    rewritten: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
     others: int = 0
@@ -262,9 +265,11 @@ class TopicTable:
         """
         table = self._require()
         difference, missing = self._compare(table)
-        if not repair or not (difference.missing or difference.lost):
+        if difference.rewritten and not unsafe_rows_are_absent:
+            missing = []
+        if not repair or not (missing or difference.lost):
             return difference
-        if difference.missing and difference.others and not unsafe_rows_are_absent and not difference.lost:
+        if missing and difference.others and not unsafe_rows_are_absent and not difference.lost:
             raise ConfigurationError(
                 f"table {self.table} lacks {count(len(missing), 'object')} of the topic, and has "
                 f"{count(difference.others, 'file')} of others. If the objects were rewritten (compacted), these have "
@@ -275,7 +280,8 @@ class TopicTable:
             missing = []
         self._repair(read_footers(self.log.store, missing), {*difference.lost})
         now, _ = self._compare(self._require())
-        done = tuple(url for url in difference.missing if url not in now.missing)
+        absent = {*now.missing, *now.rewritten}
+        done = tuple(one.url for one in missing if one.url not in absent)
         return replace(now, added=done, removed=difference.lost)
 
     def _repair(self, missing: Sequence[Footer], lost: Set[str], losses: int | None = None) -> tuple[Table, bool]:
@@ -514,16 +520,22 @@ class TopicTable:
         ours = [file for url, file in files.items() if url in objects]
         others = files.keys() - objects.keys() - lost
         missing = [one for url, one in objects.items() if url not in files]
+        elsewhere = [files[url] for url in others if not url.startswith(others_folders)]
+        is_rewritten = len(others_folders) == 1 and (
+            0 < sum(file.record_count for file in elsewhere) == sum(one.records for one in missing)
+        )
+        urls = tuple(one.url for one in missing)
         return (
             Difference(
                 self.table,
                 last,
                 len(ours),
                 sum(file.record_count for file in ours),
-                missing=tuple(one.url for one in missing),
+                missing=() if is_rewritten else urls,
+                rewritten=urls if is_rewritten else (),
                 lost=tuple(sorted(files.keys() & lost)),
                 unknown=tuple(sorted(url for url in others if url.startswith(folder))),
-                others=sum(not url.startswith(others_folders) for url in others),
+                others=len(elsewhere),
                 twice=tuple(sorted(url for url, number in times.items() if number > 1 and url in objects)),
             ),
             missing,
