@@ -24,7 +24,7 @@ __all__ = [
     "tables_of_topics",
 ]
 
-PARTITION: Final = re.compile(r"(hour|day|identity)\((.+)\)")
+PARTITION: Final = re.compile(r"(hour|day|identity)\(([^\s()](?:[^()]*[^\s()])?)\)")
 """A partition: how it is made, and the column that it is made from."""
 
 TABLE_OF_DATABASE: Final = re.compile(r"[^.]+\.[^.]+")
@@ -142,3 +142,5 @@ class TableSettings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True
                 raise ConfigurationError(
                     f"partition_by={text!r} is not known; use hour(column), day(column) or identity(column)"
                 )
+        if twice := [text for text in self.partition_by if self.partition_by.count(text) > 1]:
+            raise ConfigurationError(f"partition_by has {twice[0]!r} twice; name it once")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -18,6 +19,8 @@ from pyiceberg.types import LongType, NestedField, StringType
 from airflow_provider_kafka_s3.batch.given_away import owning_tables
 from airflow_provider_kafka_s3.config import (
     AvroConverter,
+    ByField,
+    Chain,
     FieldTime,
     Hourly,
     JsonLines,
@@ -214,6 +217,45 @@ def test_an_object_that_is_not_in_one_partition_is_refused(
     with pytest.raises(ConfigurationError, match=message):
         made.topic_table(partition_by=("hour(at)",)).add()
     assert made.rows() == []
+
+
+def test_a_refused_object_has_an_error_with_a_layout_that_keeps_partitions_apart(
+    table_of: Callable[..., TableOfTopic], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Objects that are inside of one are added though the layout does not promise it: a warning says so."""
+    made = table_of(AT)
+    made.land({"n": 1, "at": "2026-01-05T01:30:00Z"})
+    wanted = (
+        r"landed by ByPartition\(\), which does not keep .* Land it by Daily\(timestamp_from=FieldTime\(name='at'\)"
+    )
+    made.topic_table(partition_by=("day(at)",)).add()
+    assert re.search(wanted, caplog.text)
+    made.topic.append(*(json.dumps({"n": n, "at": f"2026-01-0{n}T00:00:00Z"}).encode() for n in (6, 7)))
+    made.topic.land("two days")
+    with pytest.raises(ConfigurationError, match=wanted):
+        made.topic_table().add()
+    assert [row["n"] for row in made.rows()] == [1]
+
+
+@pytest.mark.parametrize("partitioner", [BY_HOUR, Chain(partitioners=(ByField(names=("n",)), BY_HOUR))])
+def test_a_layout_that_keeps_partitions_apart_gets_no_warning(
+    table_of: Callable[..., TableOfTopic], caplog: pytest.LogCaptureFixture, partitioner: Any
+) -> None:
+    """Hours are inside of days."""
+    made = table_of(AT, partitioner=partitioner)
+    made.land({"n": 1, "at": "2026-01-05T01:30:00Z"})
+    made.topic_table(partition_by=("day(at)", *(("identity(n)",) if partitioner != BY_HOUR else ()))).add()
+    assert "does not keep" not in caplog.text
+
+
+@pytest.mark.parametrize("text", ["hour(name)", "day(n)"])
+def test_a_partition_of_a_column_of_another_type_is_refused(table_of: Callable[..., TableOfTopic], text: str) -> None:
+    """Before there is a table."""
+    made = table_of()
+    made.land({"n": 1, "name": "a"})
+    with pytest.raises(ConfigurationError, match="of which Iceberg makes no"):
+        made.topic_table(partition_by=(text,)).add()
+    assert not made.catalog.table_exists(made.table)
 
 
 def test_a_check_finds_lost_and_missing_objects_and_repairs_them_in_one_commit(

@@ -47,6 +47,12 @@ __all__ = [
 _CLIENTS: Final = ("pyiceberg", "requests", "urllib3", "botocore", "sqlalchemy", "pydantic_core")
 """Packages with errors of catalogs and of what they answer."""
 
+_CONNECT: Final = 10.0
+"""Seconds for a connection to Glue."""
+
+_RETRIES: Final = 3
+"""Of a request to Glue; a commit that is carried out twice is refused the second time."""
+
 _TIMEOUT: Final = 60.0
 """Seconds for a response of the catalog; pyiceberg waits for ever."""
 
@@ -78,6 +84,8 @@ def open_catalog(name: str, properties: Mapping[str, Any]) -> Catalog:
         properties = {k: v for k, v in properties.items() if k != "type"} | {"py-catalog-impl": ours}
     with catalog_errors(f"catalog {name!r}"):
         try:
+            if properties.get("type") == "glue":
+                properties = {**properties, **_patient_glue(properties)}
             return load_catalog(name, **properties)
         except (NotInstalledError, ImportError) as e:
             raise ConfigurationError(f"catalog {name!r} needs a package that is not installed: {_text(e)}") from e
@@ -85,6 +93,18 @@ def open_catalog(name: str, properties: Mapping[str, Any]) -> Catalog:
             if _is_of_client(e):
                 raise
             raise ConfigurationError(f"catalog {name!r}: {_text(e)}") from e
+
+
+def _patient_glue(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Properties with which requests to Glue end; pyiceberg waits a minute to connect, another to read, ten times."""
+    import botocore.session
+    from botocore.config import Config
+
+    session = botocore.session.Session()
+    timeout = float(properties.get("kafka-s3.timeout", _TIMEOUT))
+    session.set_default_client_config(Config(connect_timeout=min(timeout, _CONNECT), read_timeout=timeout))
+    # A number: botocore takes no text.
+    return {"botocore_session": session, "glue.max-retries": int(properties.get("glue.max-retries", _RETRIES))}
 
 
 def with_files(catalog: Mapping[str, Any], settings: S3Settings, credentials: S3Credentials | None) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from airflow_provider_kafka_s3.reading.remote_file import open_object
 from airflow_provider_kafka_s3.reading.snapshot_objects import SnapshotObject
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.tables.iceberg.columns import FileColumns
+from airflow_provider_kafka_s3.tables.iceberg.partitions import keeping, not_kept_apart
 
 __all__ = ["Footer", "data_file", "read_footers"]
 
@@ -140,9 +141,12 @@ def data_file(footer: Footer, columns: FileColumns, metadata: TableMetadata) -> 
     try:
         partition = statistics.partition(metadata.spec(), schema)
     except ValueError as e:
+        layout = footer.snapshot_object.layout
+        named = [(field.transform, schema.find_column_name(field.source_id) or "") for field in metadata.spec().fields]
+        ways = [keeping(layout, *partition) for partition in named if not_kept_apart(layout, *partition)]
         raise ConfigurationError(
             f"object {footer.snapshot_object.url} is not inside of one partition of the table ({e}). Nothing was "
-            f"added. Create the table with partitions that the folders of the pipeline are inside of, or without"
+            f"added. {ways[0] if ways else 'Use a table without this partition'}"
         ) from e
     return DataFile.from_args(
         content=DataFileContent.DATA,

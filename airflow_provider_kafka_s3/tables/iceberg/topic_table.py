@@ -21,6 +21,7 @@ from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform,
 
 from airflow_provider_kafka_s3.batch.given_away import begin_table, give_to_table
 from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.config import Layout
 from airflow_provider_kafka_s3.config.tables import PARTITION, TableSettings
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.layout.keys import below
@@ -46,6 +47,7 @@ from airflow_provider_kafka_s3.tables.iceberg.commit import (
     property_of,
 )
 from airflow_provider_kafka_s3.tables.iceberg.data_files import Footer, data_file, read_footers
+from airflow_provider_kafka_s3.tables.iceberg.partitions import keeping, not_kept_apart
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -144,7 +146,7 @@ class Difference:
         records: of them.
         missing: URLs of committed objects that the table lacks.
         rewritten: URLs of objects that the table lacks, while its other files have as many rows as all of them: an
-            engine has rewritten them. Empty if the table has several topics, since nobody knows then whose the rows are.
+            engine has rewritten them. Empty if the table has several topics: nobody knows then whose the rows are.
         lost: URLs of objects in the table that were accepted as lost.
         unknown: URLs of objects in the table, beside the topic's, that no batch has.
         others: number of files in the table that are objects of no topic that it has.
@@ -469,7 +471,7 @@ class TopicTable:
             "gc.enabled": str(self.settings.owned_by == "table").lower(),
             _OWNED_BY: self.settings.owned_by,
         }
-        spec = self._spec(columns)
+        spec = self._spec(columns, objects[-1].layout)
         with catalog_errors(f"table {self.table}"):
             try:
                 transaction = self.catalog.create_table_transaction(
@@ -485,7 +487,7 @@ class TopicTable:
         log.info("table %s was created", self.table)
         return self._require()
 
-    def _spec(self, columns: Schema) -> PartitionSpec:
+    def _spec(self, columns: Schema, layout: Layout) -> PartitionSpec:
         fields = []
         for number, text in enumerate(self.settings.partition_by, start=1000):
             parts = PARTITION.fullmatch(text)
@@ -496,8 +498,21 @@ class TopicTable:
                     f"partition_by={text!r}: the objects have no column {name!r}, but "
                     f"{', '.join(column.name for column in columns.fields)}. Nothing was created"
                 )
+            field, transform = columns.find_field(name), _TRANSFORMS[kind]
+            if not transform.can_transform(field.field_type):
+                raise ConfigurationError(
+                    f"partition_by={text!r}: the column is of the type {field.field_type}, of which Iceberg makes no "
+                    f"{kind}. Nothing was created. Use another column, or identity({name})"
+                )
+            if not_kept_apart(layout, transform, name):
+                log.warning(
+                    "table %s: partition_by=%r: an object with records of two partitions will be refused. %s",
+                    self.table,
+                    text,
+                    keeping(layout, transform, name),
+                )
             alias = name if kind == "identity" else f"{name}_{kind}"
-            fields.append(PartitionField(columns.find_field(name).field_id, number, _TRANSFORMS[kind], alias))
+            fields.append(PartitionField(field.field_id, number, transform, alias))
         return PartitionSpec(*fields)
 
     def _files(self, table: Table) -> list[DataFile]:
