@@ -512,6 +512,14 @@ def test_nulls_in_a_column_that_the_table_requires_are_refused(table_of: Callabl
     assert [row["n"] for row in made.rows()] == [1]
 
 
+def test_objects_with_maps_that_are_empty_or_null_are_added(table_of: Callable[..., TableOfTopic]) -> None:
+    """A footer counts keys that are not there as nulls, and a table requires the keys of maps."""
+    made = table_of(schema_of(("n", "long"), ("counts", nullable({"type": "map", "values": "long"}))))
+    made.land({"n": 1, "counts": {}}, {"n": 2, "counts": {"a": 1}}, {"n": 3, "counts": None})
+    made.topic_table().add()
+    assert [(row["n"], row["counts"]) for row in made.rows()] == [(1, []), (2, [("a", 1)]), (3, None)]
+
+
 def test_a_property_above_the_log_is_an_error(table_of: Callable[..., TableOfTopic]) -> None:
     """Otherwise later batches would be left out without a word."""
     made = table_of()

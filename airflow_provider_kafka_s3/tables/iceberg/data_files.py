@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -20,7 +20,7 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionField
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.types import StringType
+from pyiceberg.types import NestedField, StringType, StructType
 
 from airflow_provider_kafka_s3.batch.remedies import RESTORE_RUN
 from airflow_provider_kafka_s3.config import Parquet
@@ -182,13 +182,21 @@ def _without_bounds(footer: Footer, columns: FileColumns) -> set[int]:
 
 def _require_no_nulls(footer: Footer, schema: Schema, nulls: Mapping[int, int]) -> None:
     """Refuse nulls in a column that the table requires: engines look for none there."""
-    for number in schema.field_ids:
-        field = schema.find_field(number)
-        if field.required and field.field_type.is_primitive and nulls.get(number):
+    for number in _required_leaves(schema.fields):
+        if nulls.get(number):
             raise ConfigurationError(
                 f"object {footer.snapshot_object.url} has nulls in the column {schema.find_column_name(number)}, which "
                 f"the table requires. Nothing was added. Make the column optional"
             )
+
+
+def _required_leaves(fields: Iterable[NestedField]) -> Iterator[int]:
+    """Ids of the columns that no row may lack; keys of a map that is empty, or null, count as nulls in a footer."""
+    for field in fields:
+        if field.required and isinstance(field.field_type, StructType):
+            yield from _required_leaves(field.field_type.fields)
+        elif field.required and field.field_type.is_primitive:
+            yield field.field_id
 
 
 def _require_one_partition(footer: Footer, columns: FileColumns, field: PartitionField, name: str) -> None:
