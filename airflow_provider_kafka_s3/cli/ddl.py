@@ -19,6 +19,9 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dialect", required=True, choices=_DIALECTS, help="engine that the statements are for")
     parser.add_argument("--table", metavar="NAME", help="name of the table (default: that of the topic)")
     parser.add_argument(
+        "--dead-letters", action="store_true", help="a table of the dead letters of the topic, TOPIC_dead_letters"
+    )
+    parser.add_argument(
         "--database", metavar="NAME", help="database of the table, or CATALOG.SCHEMA (default: that of the session)"
     )
     parser.add_argument(
@@ -32,7 +35,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 def ddl(access: Access) -> Answer:
     """Print the statements that make a table of a topic in an engine."""
     from airflow_provider_kafka_s3.reading.snapshot import Snapshot
-    from airflow_provider_kafka_s3.tables.ddl import DIALECTS, TableName, landed_table
+    from airflow_provider_kafka_s3.tables.ddl import DIALECTS, TableName, dead_letters_table, landed_table
 
     arguments = access.arguments
     if arguments.last is not None and arguments.last < 1:
@@ -41,7 +44,8 @@ def ddl(access: Access) -> Answer:
     if arguments.last is not None:
         snapshot = snapshot.changes(max(0, snapshot.batch - arguments.last))
     called = TableName(arguments.table, arguments.database)
-    script = DIALECTS[arguments.dialect].script(landed_table(snapshot), called)
+    table = dead_letters_table(snapshot) if arguments.dead_letters else landed_table(snapshot)
+    script = DIALECTS[arguments.dialect].script(table, called)
     data = {"dialect": arguments.dialect, "statements": [*script.statements], "remarks": [*script.remarks]}
     return Answer(data, script.text.splitlines())
 

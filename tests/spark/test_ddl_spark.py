@@ -33,6 +33,7 @@ from airflow_provider_kafka_s3.config import (
     StringConverter,
     TimePattern,
 )
+from airflow_provider_kafka_s3.tables.ddl import Script
 from tests.unit.batch.simulated_topic import Topic
 from tests.unit.tables.orders import (
     DAY_MS,
@@ -41,11 +42,13 @@ from tests.unit.tables.orders import (
     declared,
     landed,
     layout_of,
+    letters_script,
     orders,
     record,
     saved,
     script,
     values_in,
+    with_dead_letters,
 )
 
 if TYPE_CHECKING:
@@ -63,10 +66,12 @@ def read(spark: SparkSession, tmp_path: Path) -> Iterator[ReadTable]:
     table = f"t_{uuid.uuid4().hex}"
     spark.conf.set("spark.sql.session.timeZone", "UTC")
 
-    def rows(topic: Topic, order: str, where: str = "true") -> list[dict[str, Any]]:
+    def rows(
+        topic: Topic, order: str, where: str = "true", make: Callable[..., Script] = script
+    ) -> list[dict[str, Any]]:
         saved(topic, tmp_path)
         spark.sql(f"DROP TABLE IF EXISTS {table}")
-        for statement in script(topic, "spark", table=table).statements:
+        for statement in make(topic, "spark", table=table).statements:
             spark.sql(statement.replace("s3a://memory/", f"{tmp_path}/"))
         return [as_python(row) for row in spark.table(table).where(where).orderBy(order).collect()]
 
@@ -90,6 +95,16 @@ def in_utc(value: dict[str, Any]) -> dict[str, Any]:
 def shown(record_format: Any, values: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Values as the table shows them."""
     return [in_utc(values_in(record_format, value)) for value in values]
+
+
+def test_a_table_of_dead_letters_has_their_lines(read: ReadTable) -> None:
+    """All of them, with every field as it is, although the name of their folder begins with an underscore."""
+    topic = with_dead_letters()
+    letters = sorted(topic.dead_letters(), key=lambda letter: (letter["offset"], letter["partition"]))
+    assert len(letters) == 4
+    assert (
+        sorted(read(topic, "offset", make=letters_script), key=lambda row: (row["offset"], row["partition"])) == letters
+    )
 
 
 # Without the native library of Hadoop, Spark reads no lines with Zstandard; without a jar of its own no Brotli.

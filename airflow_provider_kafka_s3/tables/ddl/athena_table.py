@@ -56,6 +56,11 @@ class Athena(HiveStatement):
 
     @override
     def more(self, table: LandedTable, name: str, folders: Sequence[Folder], remark: Remark) -> Sequence[str]:
+        if table.ending:
+            remark(
+                "Athena's manual advises against underscores in a LOCATION, as that of dead letters has: if the table "
+                "shows no rows, use another engine."
+            )
         if folders:
             remark("Give each query a filter on the partition columns, which are texts, as month = '01'.")
         return ()

@@ -52,10 +52,11 @@ from airflow_provider_kafka_s3.tables.ddl.model import DOCUMENT, Column, Shape
 if TYPE_CHECKING:
     from pyarrow import DataType
 
-__all__ = ["ColumnsOfObjects", "columns_of_objects"]
+__all__ = ["HEADERS", "ColumnsOfObjects", "columns_of_objects", "json_columns"]
 
 _READERS: Final = 16
-_HEADERS: Final = pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())])))
+HEADERS: Final = pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())])))
+"""The type of the headers of a whole record."""
 
 
 class ColumnsOfObjects(NamedTuple):
@@ -116,27 +117,38 @@ def _has_union(node: Node) -> bool:
     return False
 
 
-def _json(log: TopicLog, layout: Layout, objects: Sequence[SnapshotObject], *, numeric: bool) -> ColumnsOfObjects:
+def json_columns(schema: pa.Schema, *, numeric: bool = False) -> tuple[Column, ...]:
+    """The columns of JSON lines.
+
+    Args:
+        schema: of the values.
+        numeric: whether decimals are digits, and not base64 of their unscaled numbers.
+    """
+
     def column(name: str, kind: Any) -> Column:
         remarks: list[str] = []
         return Column(name, _json_type(kind, numeric, name, remarks.append), tuple(remarks))
 
+    return tuple(column(field.name, field.type) for field in schema)
+
+
+def _json(log: TopicLog, layout: Layout, objects: Sequence[SnapshotObject], *, numeric: bool) -> ColumnsOfObjects:
     if isinstance(layout.content, Envelope):
         kinds = {
             "key": _json_part(log, layout.key_converter, layout),
             "value": _json_part(log, layout.value_converter, layout),
-            "headers": _HEADERS,
+            "headers": HEADERS,
             "topic": pa.string(),
             "partition": pa.int32(),
             "offset": pa.int64(),
             "timestamp": pa.timestamp("ms", "UTC"),
         }
-        return ColumnsOfObjects("columns", tuple(column(name, kind) for name, kind in kinds.items()))
+        return ColumnsOfObjects("columns", json_columns(pa.schema([*kinds.items()]), numeric=numeric))
     nodes = _nodes_of_all(log, objects)
     if not nodes or any(record_of(node) is None for node, _ in nodes):
         return ColumnsOfObjects("documents", (Column("value", DOCUMENT),))
     schemas = _arrow_schemas(nodes)
-    return ColumnsOfObjects("columns", tuple(column(f.name, f.type) for f in merged_schema(schemas)), len(schemas))
+    return ColumnsOfObjects("columns", json_columns(merged_schema(schemas), numeric=numeric), len(schemas))
 
 
 def _json_part(log: TopicLog, converter: Converter | None, layout: Layout) -> DataType:

@@ -97,7 +97,7 @@ class Dialect(ABC):
 
     def named(self, table: LandedTable, called: TableName) -> str:
         """The name of the table, with its database."""
-        name = called.table or _legal(table.topic)
+        name = called.table or _legal(table.topic + table.ending)
         databases = called.database.split(".") if called.database else []
         return ".".join(map(self.quoted, (*databases, name)))
 

@@ -75,7 +75,8 @@ class DuckDb(Dialect):
             options = {"hive_partitioning": "true", "hive_types": _struct(types)}
             shown = [self.quoted(folder.name) for folder in table.folders if folder.field is None]
         else:
-            remark("The folders are no name=value, so they are no columns.")
+            if table.parts:
+                remark("The folders are no name=value, so they are no columns.")
             options, shown = {"hive_partitioning": "false"}, []
         reader, settings, columns = self._reader(table, remark)
         arguments = ",\n    ".join(

@@ -48,6 +48,8 @@ class Hive(HiveStatement):
     @override
     def more(self, table: LandedTable, name: str, folders: Sequence[Folder], remark: Remark) -> Sequence[str]:
         remark("s3a:// needs the jar hadoop-aws, another file system has another scheme.")
+        if not table.parts:
+            return ()
         if not folders:
             remark(
                 "Hive reads folders in folders with hive.mapred.supports.subdirectories=true and "

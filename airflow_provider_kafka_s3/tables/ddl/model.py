@@ -131,6 +131,7 @@ class LandedTable:
 
     Attributes:
         topic: its name.
+        ending: what the name of the table has behind that of the topic.
         pipeline: that lands it.
         batch: number of the last batch that was looked at.
         bucket: name of the bucket.
@@ -146,10 +147,11 @@ class LandedTable:
         extensions: what the keys of objects end in.
         has_siblings: whether objects of keys or headers are in the folders of those of values.
         has_index: whether objects have indices beside them.
-    remarks: for people, whatever the engine is.
+        remarks: for people, whatever the engine is.
     """
 
     topic: str
+    ending: str = ""
     pipeline: str
     batch: int
     bucket: str

@@ -21,7 +21,14 @@ from airflow_provider_kafka_s3.config import (
     Parquet,
 )
 from airflow_provider_kafka_s3.reading import Snapshot
-from airflow_provider_kafka_s3.tables.ddl import DIALECTS, LandedTable, Script, TableName, landed_table
+from airflow_provider_kafka_s3.tables.ddl import (
+    DIALECTS,
+    LandedTable,
+    Script,
+    TableName,
+    dead_letters_table,
+    landed_table,
+)
 from tests.unit.batch.simulated_topic import Topic
 
 __all__ = [
@@ -31,12 +38,14 @@ __all__ = [
     "declared",
     "landed",
     "layout_of",
+    "letters_script",
     "orders",
     "record",
     "saved",
     "script",
     "table_of",
     "values_in",
+    "with_dead_letters",
 ]
 
 START: Final = 1_767_312_000_000
@@ -149,6 +158,23 @@ def table_of(topic: Topic) -> LandedTable:
 def script(topic: Topic, dialect: str, **called: Any) -> Script:
     """The statements for a topic."""
     return DIALECTS[dialect].script(table_of(topic), TableName(**called))
+
+
+def with_dead_letters(*, store: Any = None) -> Topic:
+    """A topic with two dead letters of each Kafka partition: with and without key, headers, value and time."""
+    topic = Topic(Layout(topics_dir="lake", format=JsonLines(), errors="dead_letter"), 2)
+    topic.bucket = topic.bucket if store is None else store
+    for partition in range(2):
+        topic.append(b"no JSON", partition=partition, key=b"\xff", headers=[("a", b"1"), ("b", None)], timestamp=START)
+        topic.append(b"1", partition=partition)
+        topic.append(None, partition=partition)
+    topic.land()
+    return topic
+
+
+def letters_script(topic: Topic, dialect: str, **called: Any) -> Script:
+    """The statements for the dead letters of a topic."""
+    return DIALECTS[dialect].script(dead_letters_table(Snapshot(topic.pipeline.log)), TableName(**called))
 
 
 def saved(topic: Topic, folder: Path) -> None:

@@ -45,6 +45,7 @@ from airflow_provider_kafka_s3.config import (
 )
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings, S3Store, make_client
+from airflow_provider_kafka_s3.tables.ddl import Script
 from dev.s3_server import S3Server
 from tests.unit.batch.simulated_topic import Topic
 from tests.unit.tables.orders import (
@@ -54,11 +55,13 @@ from tests.unit.tables.orders import (
     declared,
     landed,
     layout_of,
+    letters_script,
     orders,
     record,
     saved,
     script,
     values_in,
+    with_dead_letters,
 )
 
 Rows = list[dict[str, Any]]
@@ -86,9 +89,9 @@ def store(server: S3Server) -> Iterator[S3Store]:
 def rows(tmp_path: Path) -> Callable[..., Rows]:
     """Run the statements for a topic on copies of its objects, and read all rows of the view."""
 
-    def read(topic: Topic, order: str = "ALL", **called: Any) -> Rows:
+    def read(topic: Topic, order: str = "ALL", make: Callable[..., Script] = script, **called: Any) -> Rows:
         saved(topic, tmp_path)
-        (statement,) = script(topic, "duckdb", **called).statements
+        (statement,) = make(topic, "duckdb", **called).statements
         bucket = f"s3://{topic.pipeline.log.store.url('').removeprefix('s3://')}"
         with duckdb.connect() as database:
             database.execute("SET TimeZone = 'UTC'; CREATE SCHEMA lake")
@@ -98,6 +101,14 @@ def rows(tmp_path: Path) -> Callable[..., Rows]:
             return [dict(zip(found.columns, row, strict=True)) for row in found.fetchall()]
 
     return read
+
+
+def test_a_view_of_dead_letters_has_their_lines(store: S3Store, rows: Callable[..., Rows]) -> None:
+    """All of them, with every field as it is."""
+    topic = with_dead_letters(store=store)
+    letters = topic.dead_letters()
+    assert len(letters) == 4
+    assert rows(topic, '"partition", "offset"', make=letters_script) == letters
 
 
 @pytest.mark.parametrize("record_format", [one for one in FORMATS if not isinstance(one, AvroContainer)], ids=str)

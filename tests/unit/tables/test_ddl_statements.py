@@ -45,7 +45,18 @@ from airflow_provider_kafka_s3.reading import Snapshot
 from airflow_provider_kafka_s3.tables.ddl import DIALECTS, Script
 from tests.outside.shelf import packed
 from tests.unit.batch.simulated_topic import Topic
-from tests.unit.tables.orders import DAY_MS, FORMATS, START, declared, landed, layout_of, script, table_of
+from tests.unit.tables.orders import (
+    DAY_MS,
+    FORMATS,
+    START,
+    declared,
+    landed,
+    layout_of,
+    letters_script,
+    script,
+    table_of,
+    with_dead_letters,
+)
 
 HOUR_MS = DAY_MS // 24
 HIVES = ("athena", "trino", "hive")
@@ -69,6 +80,37 @@ def properties(given: Script, dialect: str = "athena") -> dict[str, str]:
     """The properties of a table."""
     found = created(given, dialect).find_all(exp.Property)
     return {one.this.name: one.args["value"].name for one in found if type(one) is exp.Property}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_the_statements_of_dead_letters_have_their_fields(dialect: str) -> None:
+    """In their folder; the table is called after the topic."""
+    given = letters_script(with_dead_letters(), dialect)
+    fields = ["topic", "partition", "offset", "timestamp", "key", "value", "headers", "stage", "reason"]
+    if dialect == "duckdb":
+        assert [one.name for one in created(given, dialect).expression.expressions] == fields
+    else:
+        assert [*columns(given, dialect)] == fields
+    assert "memory/lake/orders/_dead_letters/" in given.statements[0]
+    assert "orders_dead_letters" in given.statements[0]
+    assert len(given.statements) == 1
+    assert "`timestamp` has milliseconds since 1970-01-01." in given.remarks
+
+
+def test_a_topic_without_dead_letters_has_no_table_of_them() -> None:
+    """Nor a folder."""
+    with pytest.raises(ConfigurationError, match="has no dead letters up to batch 1"):
+        letters_script(landed(layout_of(JsonLines())), "spark")
+
+
+def test_dead_letters_of_folders_that_topics_share_have_a_folder_of_their_own() -> None:
+    """With DeviantArt's names, whose objects of values no table of Spark can tell from those of other topics."""
+    naming = DeviantArtNaming()
+    by_day = {"naming": naming, "partitioner": default_partitioner(naming)}
+    topic = Topic(Layout(topics_dir="lake", format=BlockGzip(), errors="dead_letter", **by_day))
+    topic.append(b"no JSON")
+    topic.land()
+    assert "s3a://memory/lake/_dead_letters/orders/" in letters_script(topic, "spark").text
 
 
 # Athena reads no Brotli.
