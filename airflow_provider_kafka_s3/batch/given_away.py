@@ -12,11 +12,11 @@ from typing import Final
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.documents import addresses
-from airflow_provider_kafka_s3.documents.codec import corrupt, decode, encode, write_stamp
+from airflow_provider_kafka_s3.documents.codec import corrupt, decode, encode, printable, write_stamp
 from airflow_provider_kafka_s3.documents.manifest import ObjectEntry
 from airflow_provider_kafka_s3.documents.owning_table import OwningTable
 from airflow_provider_kafka_s3.documents.plan import Plan
-from airflow_provider_kafka_s3.exceptions import UnknownOutcomeError
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, UnknownOutcomeError
 from airflow_provider_kafka_s3.layout.keys import dead_letters_prefix, sibling_of_key
 
 __all__ = ["GivenAway", "begin_table", "give_to_table", "owning_tables", "rows_in_table"]
@@ -55,7 +55,7 @@ def begin_table(log: TopicLog, table: str, *, owns: bool) -> None:
 
 def rows_in_table(table: str) -> str:
     """The sentences about an object that was given to a table."""
-    return f"It was given to table {table}, whose engines may have deleted it. Read its rows from this table"
+    return f"It was given to table {printable(table)}, whose engines may have deleted it. Read its rows from this table"
 
 
 class GivenAway:
@@ -96,7 +96,11 @@ def _read(log: TopicLog, key: str) -> tuple[OwningTable, str] | None:
         return None
     where = log.store.url(key)
     owner, _ = decode(OwningTable, stored.body, where)
-    if owner.topic != log.topic or addresses.table_key(log.prefix, owner.table) != key:
+    try:
+        expected = addresses.table_key(log.prefix, owner.table)
+    except ConfigurationError as e:
+        raise corrupt(where, str(e)) from e
+    if owner.topic != log.topic or expected != key:
         raise corrupt(where, f"it is of table {owner.table!r} and topic {owner.topic!r}")
     return owner, stored.etag
 

@@ -86,7 +86,7 @@ def _status_lines(state: TopicStatus, reset: str) -> list[str | Line | Table]:
         if p.held_back
     ]
     lines += [
-        f"  objects of batches up to {last} are given to table {table}, which may delete them"
+        f"  objects of batches up to {last} are given to table {printable(table, shown=_SHOWN)}, which may delete them"
         for table, last in state.tables.items()
     ]
     if state.open:

@@ -32,7 +32,7 @@ from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.documents.run import RunRecord
 from airflow_provider_kafka_s3.exceptions import BatchLossError, ForeignObjectError, UnknownOutcomeError
-from airflow_provider_kafka_s3.messages import count, few
+from airflow_provider_kafka_s3.messages import count, few, printable
 from airflow_provider_kafka_s3.progress import Advance, progress
 
 __all__ = ["VerifyRun"]
@@ -289,7 +289,7 @@ class _Findings:
                 count(len(self.given), "object"),
                 _verb([*self.given], "is", "are"),
                 _verb([*self.given], "was", "were"),
-                few(sorted({*self.given.values()})),
+                few(sorted({printable(table) for table in self.given.values()})),
                 f"; write them again by {self.committer.log.remedies.restore_given()}"
                 if self.request.action == "restore"
                 else "",

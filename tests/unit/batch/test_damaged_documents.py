@@ -13,6 +13,7 @@ from typing import Any, Final
 import pytest
 
 from airflow_provider_kafka_s3.batch.derived.log_indexes import write_missing
+from airflow_provider_kafka_s3.batch.given_away import owning_tables
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.log_index import checked_summaries
 from airflow_provider_kafka_s3.batch.pinned_schemas import NoRegistry, PinnedSchemas
@@ -22,6 +23,7 @@ from airflow_provider_kafka_s3.documents.codec import Document, canonical, diges
 from airflow_provider_kafka_s3.documents.manifest import Amend
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.documents.owner import decode_owner
+from airflow_provider_kafka_s3.documents.owning_table import OwningTable
 from airflow_provider_kafka_s3.documents.pinned_schema import PinnedSchema
 from airflow_provider_kafka_s3.documents.plan import layout_digest
 from airflow_provider_kafka_s3.documents.planner import planner_stamp
@@ -92,6 +94,7 @@ MORE: Final[dict[str, Document]] = {
             versions={"events-value": 2},
         )
     ),
+    addresses.table_key(CONTROL, "lake.events"): OwningTable(topic=TOPIC, table="lake.events", last=3),
     addresses.replay_key(CONTROL, "again", "plan"): replay_plan(partitions={0: ((REPLAYED,),)}),
     addresses.replay_key(CONTROL, "theirs", "plan"): replay_plan(partitions={}, foreign={0: (FOREIGN,)}),
     addresses.replay_key(CONTROL, "again", "begin-0"): ReplayBegin(replay="again", partition=0),
@@ -114,6 +117,7 @@ READERS: Final[dict[str, Callable[[TopicLog], object]]] = {
         topics_dir=TOPICS_DIR,
     ),
     addresses.schema_key(CONTROL, 7): lambda log: PinnedSchemas(log.store, log.prefix, NoRegistry()).schema(7),
+    addresses.table_key(CONTROL, "lake.events"): owning_tables,
     addresses.replay_key(CONTROL, "again", "plan"): lambda log: log.read_replay(ReplayPlan, "again", "plan"),
     addresses.replay_key(CONTROL, "theirs", "plan"): lambda log: log.read_replay(ReplayPlan, "theirs", "plan"),
     addresses.replay_key(CONTROL, "again", "begin-0"): lambda log: log.read_replay(ReplayBegin, "again", "begin-0"),
