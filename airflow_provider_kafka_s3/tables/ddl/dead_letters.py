@@ -9,6 +9,7 @@ import pyarrow as pa
 from airflow_provider_kafka_s3.config import JsonLines, Layout, Naming
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.layout import keys
+from airflow_provider_kafka_s3.messages import count
 from airflow_provider_kafka_s3.reading.snapshot import Snapshot
 from airflow_provider_kafka_s3.tables.ddl.columns import HEADERS, json_columns
 from airflow_provider_kafka_s3.tables.ddl.model import LandedTable
@@ -44,6 +45,7 @@ def dead_letters_table(snapshot: Snapshot) -> LandedTable:
             f"topic {log.topic!r} of pipeline {log.pipeline!r} has no dead letters up to batch {snapshot.batch}, so "
             f"there is no folder of them. Land the topic with errors='dead_letter', or look at more batches (--last)"
         )
+    letters = count(snapshot.dead_letters, "dead letter")
     layout = log.last_layout(snapshot.batch + 1)
     naming = layout.naming if isinstance(layout.naming, Naming) else Naming()
     return LandedTable(
@@ -61,7 +63,7 @@ def dead_letters_table(snapshot: Snapshot) -> LandedTable:
         extensions=(".json",),
         schemas=1,
         remarks=(
-            f"Topic {log.topic} of pipeline {log.pipeline}: {snapshot.dead_letters:,} dead letters by the log.",
+            f"Topic {log.topic} of pipeline {log.pipeline}: {letters} by the log.",
             "The table lists the bucket: it also shows objects of a batch that is not committed yet.",
         ),
     )
