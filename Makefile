@@ -41,8 +41,8 @@ PYTHON_TESTS := tests/golden $(addprefix tests/unit/,airflow cli extensions kafk
 # Tests start thousands of processes, each of which would compile Airflow and the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Tests mostly wait for servers. In the order of the files, the longest come first.
-WORKERS := 3
+# Tests often wait for servers, so there are more processes than cores. In the order of the files, the longest come first.
+WORKERS := 4
 PYTEST := -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
@@ -76,7 +76,7 @@ test-2.11: setup-2.11 registry ## the tests that depend on Airflow, with Airflow
 
 test-spark: setup-spark versitygw ## the end-to-end tests and quick ones of every layer, with the newest Spark and Python
 	@echo "With the newest Spark and $$($(VENV_SPARK)/bin/python --version):"
-	@$(VENV_SPARK)/bin/python $(PYTEST) --numprocesses 4 -m newest_spark -o testpaths="$(SPARK_TESTS)" $(ARGS)$(if $(ARGS), || [ $$? = 5 ])
+	@$(VENV_SPARK)/bin/python $(PYTEST) -m newest_spark -o testpaths="$(SPARK_TESTS)" $(ARGS)$(if $(ARGS), || [ $$? = 5 ])
 	@$(VENV_SPARK)/bin/python $(PYTEST) -m "not newest_spark" -o testpaths="$(PYTHON_TESTS)" $(ARGS)$(if $(ARGS), || [ $$? = 5 ])
 
 lint: setup-3.3 ## style, types, imports between packages, and names
