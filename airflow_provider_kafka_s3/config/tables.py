@@ -19,6 +19,7 @@ __all__ = [
     "MetastoreSettings",
     "PartitionsIn",
     "TableSettings",
+    "legal_table_name",
     "parse_partitions_in",
     "table_of_topic",
     "tables_of_topics",
@@ -26,6 +27,8 @@ __all__ = [
 
 PARTITION: Final = re.compile(r"(hour|day|identity)\(([^\s()](?:[^()]*[^\s()])?)\)")
 """A partition: how it is made, and the column that it is made from."""
+
+_UNLIKE_NAME: Final = re.compile("[^A-Za-z0-9_]")
 
 TABLE_OF_DATABASE: Final = re.compile(r"[^.]+\.[^.]+")
 """A database and the name of a table in it."""
@@ -38,7 +41,7 @@ class GlueTable(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
 
     Attributes:
         table: database and name of the table of each topic; ``{topic}`` in it is the name of the topic, with ``_`` for
-            dots.
+            other characters than letters, digits and ``_``.
         aws_conn_id: connection of type ``aws`` to Glue; None: that of the operator.
         region: of the catalog; None: that of the connection.
         catalog_id: of the catalog; None: that of the account.
@@ -55,7 +58,7 @@ class HiveTable(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
 
     Attributes:
         table: database and name of the table of each topic; ``{topic}`` in it is the name of the topic, with ``_`` for
-            dots.
+            other characters than letters, digits and ``_``.
         hive_conn_id: connection of type ``hive_metastore``.
     """
 
@@ -93,8 +96,13 @@ def parse_partitions_in(given: PartitionsIn | Mapping[str, Any] | None) -> Parti
 
 
 def table_of_topic(table: str, topic: str) -> str:
-    """The table of a topic: ``{topic}`` in ``table`` is its name, with ``_`` for dots."""
-    return table.replace("{topic}", topic.replace(".", "_"))
+    """The table of a topic: ``{topic}`` in ``table`` is :func:`legal_table_name`."""
+    return table.replace("{topic}", legal_table_name(topic))
+
+
+def legal_table_name(topic: str) -> str:
+    """The name of a topic, with ``_`` for characters that names of tables may not have."""
+    return _UNLIKE_NAME.sub("_", topic)
 
 
 def tables_of_topics(table: str, topics: Sequence[str]) -> dict[str, str]:

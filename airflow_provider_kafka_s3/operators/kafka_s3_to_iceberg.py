@@ -39,8 +39,8 @@ class KafkaS3ToIcebergOperator(BaseOperator):
         bucket: name of the bucket. (templated)
         pipeline: the pipeline that lands the topics. (templated)
         topics: a topic, or several. (templated)
-        table: name of the table of each topic; ``{topic}`` in it is the name of the topic, with ``_`` for dots.
-            (templated)
+        table: name of the table of each topic; ``{topic}`` in it is the name of the topic, with ``_`` for other
+            characters than letters, digits and ``_``. (templated)
         topics_dir: prefix of the pipeline's keys. (templated)
         partition_by: partitions of a new table: ``"hour(column)"``, ``"day(column)"``, ``"identity(column)"``. Each
             object has to be inside of one.

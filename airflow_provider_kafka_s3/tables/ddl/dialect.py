@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar, Final, NoReturn, TypeAlias
@@ -10,6 +9,7 @@ from typing import ClassVar, Final, NoReturn, TypeAlias
 import pyarrow as pa
 
 from airflow_provider_kafka_s3.config import RawBytes
+from airflow_provider_kafka_s3.config.tables import legal_table_name
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.schemas.arrow_fields import names_alike
@@ -97,7 +97,7 @@ class Dialect(ABC):
 
     def named(self, table: LandedTable, called: TableName) -> str:
         """The name of the table, with its database."""
-        name = called.table or _legal(table.topic + table.ending)
+        name = called.table or legal_table_name(table.topic + table.ending)
         databases = called.database.split(".") if called.database else []
         return ".".join(map(self.quoted, (*databases, name)))
 
@@ -156,8 +156,3 @@ class Dialect(ABC):
 
 
 _RENAME: Final = f"Rename one of them before Kafka. {_WAY_OUT}"
-
-
-def _legal(topic: str) -> str:
-    """The name of a topic, with an underscore for each character that names of tables have not."""
-    return re.sub("[^A-Za-z0-9_]", "_", topic)
