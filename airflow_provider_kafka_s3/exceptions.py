@@ -7,6 +7,7 @@
     │   ├── ConfigurationError        (also ValueError) a parameter or connection is wrong
     │   │   ├── TopicNotFoundError
     │   │   ├── BucketNotFoundError
+    │   │   ├── TableNotFoundError    a catalog has no such table, or no such database
     │   │   ├── AccessDeniedError
     │   │   ├── UnsupportedStoreError     the store ignores conditional writes
     │   │   ├── PipelineConflictError     another pipeline owns the topic
@@ -77,6 +78,7 @@ __all__ = [
     "SparkJobError",
     "SparkTimestampError",
     "StoreResponse",
+    "TableNotFoundError",
     "TableRolledBackError",
     "TerminalError",
     "ThrottledError",
@@ -224,6 +226,12 @@ class ForeignObjectError(TerminalError):
     """There is an object at a key of a batch that this batch did not write; it is never overwritten."""
 
     kind = "foreign_object"
+
+
+class TableNotFoundError(ConfigurationError):
+    """A catalog has no such table, or no such database."""
+
+    kind = "table_not_found"
 
 
 class TableRolledBackError(TerminalError):

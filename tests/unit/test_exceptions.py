@@ -47,6 +47,7 @@ KINDS = {
     "spark_job",
     "spark_timestamp",
     "store_response",
+    "table_not_found",
     "table_rolled_back",
     "terminal",
     "throttled",

@@ -9,8 +9,8 @@ from typing import Any, Final
 from airflow_provider_kafka_s3.exceptions import (
     AccessDeniedError,
     CatalogUnavailableError,
-    ConfigurationError,
     KafkaS3Error,
+    TableNotFoundError,
     ThrottledError,
 )
 from airflow_provider_kafka_s3.overriding import override
@@ -63,7 +63,7 @@ class GluePartitions(PartitionedTable):
             answer = self._retrier.call(
                 lambda: self._send("GetTable", self._client.get_table, Name=self.name), what=f"GetTable {self.where}"
             )
-        except _NoTable:
+        except TableNotFoundError:
             return None
         table: dict[str, Any] = answer["Table"]
         return table
@@ -156,9 +156,5 @@ class GluePartitions(PartitionedTable):
         if code.startswith("AccessDenied"):
             return AccessDeniedError(f"{text}. Allow glue:{action} to the credentials, or correct the connection")
         if code == _NO_TABLE:
-            return _NoTable(text)
+            return TableNotFoundError(text)
         return None
-
-
-class _NoTable(ConfigurationError):
-    """There is no such table, or no such database."""

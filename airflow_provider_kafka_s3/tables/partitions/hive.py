@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any, Final, TypeVar
 
 from airflow_provider_kafka_s3.config.tables import MetastoreSettings
-from airflow_provider_kafka_s3.exceptions import CatalogUnavailableError, ConfigurationError
+from airflow_provider_kafka_s3.exceptions import CatalogUnavailableError, ConfigurationError, TableNotFoundError
 from airflow_provider_kafka_s3.layout.folders import NULL_FOLDER
 from airflow_provider_kafka_s3.overriding import override
 from airflow_provider_kafka_s3.retry import Retrier
@@ -56,7 +56,7 @@ class HivePartitions(PartitionedTable):
         request = ttypes.GetTableRequest(dbName=self.database, tblName=self.name)
         try:
             return self._call("get_table_req", lambda client: client.get_table_req(request).table)
-        except _NoTable:
+        except TableNotFoundError:
             return None
 
     @override
@@ -119,7 +119,7 @@ class HivePartitions(PartitionedTable):
                 client.set_ugi(self._settings.user, [])
             return use(client)
         except ttypes.NoSuchObjectException as e:
-            raise _NoTable(f"{self.where}: {e.message}") from e
+            raise TableNotFoundError(f"{self.where}: {e.message}") from e
         except ttypes.InvalidObjectException as e:
             raise ConfigurationError(f"{self.where}: the metastore refuses {action}: {e.message}") from e
         except (TException, OSError) as e:
@@ -154,7 +154,3 @@ class HivePartitions(PartitionedTable):
             else:
                 return transport
         raise AssertionError("there is a host")
-
-
-class _NoTable(ConfigurationError):
-    """There is no such table, or no such database."""

@@ -48,6 +48,8 @@ def import_modules():
 def main(argv):
     job_file = Path(argv[1])
     with open(os.open(job_file, os.O_RDONLY | os.O_NONBLOCK)) as file:
+        # Who offers it may be about to write.
+        os.set_blocking(file.fileno(), True)
         job = json.load(file)
     job_file.unlink()
     umask = os.umask(0)
