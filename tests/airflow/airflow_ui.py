@@ -18,7 +18,7 @@ from dev.waiting import wait_until
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from playwright.sync_api import Browser, FrameLocator, Locator, Playwright
+    from playwright.sync_api import Browser, Locator, Playwright
 
 PICTURES = Path(__file__).resolve().parents[2] / "artifacts" / "ui"
 
@@ -88,14 +88,6 @@ class Ui:
         end = f"/{tab}" if tab else ""
         self.page.goto(f"{self._url}/dags/{dag_id}/runs/{quote(run_id)}/tasks/{task_id}{end}")
         self.page.get_by_text("KafkaToS3Operator").first.wait_for()
-
-    def open_view(self, path: str) -> None:
-        """Open a page of Airflow that shows one of a plugin."""
-        self.page.goto(f"{self._url}{path}")
-
-    def view(self) -> FrameLocator:
-        """The page of a plugin, inside of Airflow's."""
-        return self.page.frame_locator("iframe")
 
     def wait_for_state(self, state: str) -> None:
         """Wait until the page of a task instance shows a state, such as ``Success``."""

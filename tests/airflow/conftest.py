@@ -307,16 +307,13 @@ def airflow_home(
     home = AirflowHome(
         tmp_path_factory.mktemp("airflow"),
         tmp_path_factory.mktemp("dags"),
-        environment={
-            **connection_variables(
-                {
-                    "kafka_default": kafka_connection(kafka),
-                    "aws_default": gated_s3(s3_gate[0]),
-                    "spark_default": {"conn_type": "spark", "host": "local[2]"},
-                }
-            ),
-            "AIRFLOW__KAFKA_S3__STORES": json.dumps([{"bucket": BUCKET, "kafka_conn_id": "kafka_default"}]),
-        },
+        environment=connection_variables(
+            {
+                "kafka_default": kafka_connection(kafka),
+                "aws_default": gated_s3(s3_gate[0]),
+                "spark_default": {"conn_type": "spark", "host": "local[2]"},
+            }
+        ),
     )
     home.migrate()
     return home
