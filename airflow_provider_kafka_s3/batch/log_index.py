@@ -31,6 +31,7 @@ __all__ = [
     "Part",
     "checked_summaries",
     "disjoint",
+    "indexed_batches",
     "parts",
     "read_documents",
     "read_or_warn",
@@ -234,6 +235,15 @@ def parts(
     pieces = _cut(wanted, [*sizes])
     for group in together(pieces, lambda piece: 0 if piece[1] is None else sizes[piece[1]], most=_INDEXES):
         yield from _parts_of(topic_log, group, parallel)
+
+
+def indexed_batches(topic_log: TopicLog, marker: Marker, *, parallel: Parallel = in_threads) -> Iterator[IndexedBatch]:
+    """Every resolved batch as the index has it; those without an index are read from their documents.
+
+    As :func:`summaries`, but a claim with too many ranges for the index stays None, so no plan is read for it.
+    """
+    for part in parts(topic_log, marker, parallel=parallel):
+        yield from read_documents(topic_log, part.numbers, parallel) if part.batches is None else part.batches
 
 
 def disjoint(

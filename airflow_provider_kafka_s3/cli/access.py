@@ -217,9 +217,13 @@ class Access:
             )
         from airflow_provider_kafka_s3.kafka.source import KafkaSource
 
+        return KafkaSource(self.kafka_config, retrier=self.retrier, connection=self.kafka_name)
+
+    @property
+    def kafka_name(self) -> str:
+        """The connection to Kafka, for messages."""
         named = self._option("kafka_conn_id") if not self.arguments.kafka_config else None
-        connection = "the Kafka options" if named is None else f"the Kafka connection {named!r} (--kafka-conn-id)"
-        return KafkaSource(self.kafka_config, retrier=self.retrier, connection=connection)
+        return "the Kafka options" if named is None else f"the Kafka connection {named!r} (--kafka-conn-id)"
 
     @property
     def options(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from airflow_provider_kafka_s3.cli.command import Command, add_topics_dir
 from airflow_provider_kafka_s3.cli.output import Answer
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.ui.pages import Pages
-from airflow_provider_kafka_s3.ui.places import Connected, Place
+from airflow_provider_kafka_s3.ui.places import Connected, Place, impatient_source
 from airflow_provider_kafka_s3.ui.server import local_server
 
 __all__ = ["COMMANDS", "ui"]
@@ -35,7 +35,8 @@ def ui(access: Access) -> Answer:
 
 def _place(access: Access) -> Place:
     def connect() -> Connected:
-        return Connected(access.store, access.source if access.has_kafka else None, access.options)
+        source = impatient_source(access.kafka_config, access.kafka_name) if access.has_kafka else None
+        return Connected(access.store, source, access.options)
 
     return Place(access.store.url(access.topics_dir), access.topics_dir, connect)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
-from airflow_provider_kafka_s3.batch.log_index import parts, read_documents
+from airflow_provider_kafka_s3.batch.log_index import indexed_batches
 from airflow_provider_kafka_s3.documents.log_index import IndexedBatch
 from airflow_provider_kafka_s3.documents.marker import Marker
 from airflow_provider_kafka_s3.parallel import Parallel, in_threads
@@ -73,8 +73,4 @@ def topic_activity(topic_log: TopicLog, marker: Marker, *, parallel: Parallel = 
         ControlError: a plan or a manifest of a resolved batch is gone or cannot be trusted.
         TransientError: try again.
     """
-    return Activity.of(
-        batch
-        for part in parts(topic_log, marker, parallel=parallel)
-        for batch in (read_documents(topic_log, part.numbers, parallel) if part.batches is None else part.batches)
-    )
+    return Activity.of(indexed_batches(topic_log, marker, parallel=parallel))

@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from airflow_provider_kafka_s3.batch.log_index import parts, read_documents
+from airflow_provider_kafka_s3.batch.log_index import indexed_batches
 from airflow_provider_kafka_s3.documents.codec import builtins
 from airflow_provider_kafka_s3.documents.log_index import IndexedBatch
-from airflow_provider_kafka_s3.documents.marker import Marker
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error, message_of
 from airflow_provider_kafka_s3.inspect.activity import SMALL_OBJECT, Activity
 from airflow_provider_kafka_s3.inspect.status import TopicStatus
@@ -28,6 +27,8 @@ _TOPICS: Final = 16
 """Topics that are read at the same time."""
 _LAST: Final = 20
 """Batches that the page of a topic lists."""
+_CALENDAR_DAYS: Final = 371
+"""Days of the calendar: 53 weeks."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,9 @@ class BatchView:
     """The page of a batch.
 
     Attributes:
-        row: of its topic.
+        place: number of the place of its topic.
+        pipeline: name of its pipeline.
+        topic: name of its topic.
         batch: its number.
         planned_by: try, host and time.
         task: the Airflow task that planned it: DAG, task, run, map index; None: unknown.
@@ -103,7 +106,9 @@ class BatchView:
         manifest: as JSON; None: it is undecided.
     """
 
-    row: TopicRow
+    place: int
+    pipeline: str
+    topic: str
     batch: int
     planned_by: str
     task: Mapping[str, Any] | None
@@ -138,8 +143,7 @@ def topic_view(number: int, place: Place, pipeline: str, topic: str) -> TopicVie
     saved = opened.log.read_marker()
     if saved is None:
         return TopicView(row, status)
-    marker = saved[0]
-    batches = [*_batches(opened, marker)]
+    batches = [*indexed_batches(opened.log, saved[0])]
     plan = opened.log.read_plan(max((batch.batch for batch in batches if batch.type == "data"), default=0) or 1)
     layout = {} if plan is None or plan.layout is None else builtins(plan.layout)
     return TopicView(row, status, Activity.of(batches), _days(batches), layout)
@@ -158,11 +162,12 @@ def batch_view(number: int, place: Place, pipeline: str, topic: str, batch: int)
     plan = log.read_plan(batch) if batch else None
     if plan is None:
         raise ConfigurationError(f"topic {topic!r} of pipeline {pipeline!r} has no batch {batch}")
-    row, _, _ = _row(number, place, pipeline, topic)
     _, task = log.planner(batch)
     manifest = log.read_manifest(batch)
     return BatchView(
-        row,
+        number,
+        pipeline,
+        topic,
         batch,
         log.planned_by(batch),
         None if task is None else builtins(task),
@@ -193,22 +198,22 @@ def _known_row(number: int, place: Place, opened: TopicPipeline, status: TopicSt
     if latest is not None and (manifest := opened.log.read_manifest(latest.batch)) is not None:
         newest = max((entry.max_timestamp for entry in manifest.objects), default=-1)
     return TopicRow(
-        number,
-        place.name,
-        status.pipeline,
-        status.topic,
-        state,
-        reason,
-        remedy.strip("`"),
-        status.lag,
-        no_lag,
-        status.batches,
-        0 if latest is None else latest.records,
-        0 if latest is None else latest.size,
-        "" if latest is None else latest.planned_by,
-        None if newest is None or newest < 0 else dt.datetime.fromtimestamp(newest / 1000, dt.UTC),
-        latest is not None and 0 < latest.size < latest.objects * SMALL_OBJECT,
-        _dag(opened, status),
+        place=number,
+        where=place.name,
+        pipeline=status.pipeline,
+        topic=status.topic,
+        state=state,
+        reason=reason,
+        remedy=remedy.strip("`"),
+        lag=status.lag,
+        no_lag=no_lag,
+        batches=status.batches,
+        records=0 if latest is None else latest.records,
+        size=0 if latest is None else latest.size,
+        landed_by="" if latest is None else latest.planned_by,
+        newest=None if newest is None or newest < 0 else dt.datetime.fromtimestamp(newest / 1000, dt.UTC),
+        small=latest is not None and 0 < latest.size < latest.objects * SMALL_OBJECT,
+        dag=_dag(opened, status),
     )
 
 
@@ -238,14 +243,6 @@ def _judgement(opened: TopicPipeline, status: TopicStatus) -> tuple[State, str, 
     return "well", "", ""
 
 
-def _batches(opened: TopicPipeline, marker: Marker) -> list[IndexedBatch]:
-    return [
-        batch
-        for part in parts(opened.log, marker)
-        for batch in (read_documents(opened.log, part.numbers, in_threads) if part.batches is None else part.batches)
-    ]
-
-
 def _days(batches: list[IndexedBatch]) -> tuple[tuple[dt.date, int, int], ...]:
     days: dict[dt.date, tuple[int, int]] = {}
     for batch in batches:
@@ -258,7 +255,3 @@ def _days(batches: list[IndexedBatch]) -> tuple[tuple[dt.date, int, int], ...]:
     last = max(days)
     shown = [last - dt.timedelta(days=n) for n in range(min((last - min(days)).days, _CALENDAR_DAYS - 1), -1, -1)]
     return tuple((day, *days.get(day, (0, 0))) for day in shown)
-
-
-_CALENDAR_DAYS: Final = 371
-"""Days of the calendar: 53 weeks."""

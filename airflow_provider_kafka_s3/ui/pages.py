@@ -98,14 +98,14 @@ class Pages:
     def _templates(self) -> jinja2.Environment:
         import jinja2
 
-        from airflow_provider_kafka_s3.messages import count, size
+        from airflow_provider_kafka_s3.messages import size
         from airflow_provider_kafka_s3.ui import charts
 
         environment = jinja2.Environment(
             loader=jinja2.FileSystemLoader(_TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined
         )
         environment.filters |= {"size": size, "segment": lambda text: urllib.parse.quote(str(text), safe="")}
-        environment.globals |= {"charts": charts, "count": count}
+        environment.globals["charts"] = charts
         return environment
 
     def respond(self, path: str) -> Response:
@@ -137,7 +137,7 @@ class Pages:
 
         match parts:
             case [""]:
-                return self._html("topics.html", up, rows=self._topic_rows(), places=[*self._places.values()], dag="")
+                return self._topics_page(up, self._topic_rows())
             case ["topic", place, pipeline, topic]:
                 view = model.topic_view(*self._place(place), pipeline, topic)
                 return self._html("topic.html", up, view=view)
@@ -145,8 +145,7 @@ class Pages:
                 page = model.batch_view(*self._place(place), pipeline, topic, _number(batch))
                 return self._html("batch.html", up, view=page)
             case ["dag", dag]:
-                rows = [row for row in self._topic_rows() if row.dag == dag]
-                return self._html("topics.html", up, rows=rows, places=[*self._places.values()], dag=dag)
+                return self._topics_page(up, [row for row in self._topic_rows() if row.dag == dag], dag)
             case ["metrics"]:
                 return Response(200, "text/plain; version=0.0.4; charset=utf-8", self._metrics())
             case ["style.css"]:
@@ -160,6 +159,9 @@ class Pages:
             case ["api", "openapi.json"]:
                 return _json(_openapi())
         raise _NotFoundError
+
+    def _topics_page(self, up: str, rows: Sequence[TopicRow], dag: str = "") -> Response:
+        return self._html("topics.html", up, rows=rows, places=[*self._places.values()], dag=dag)
 
     def _topic_rows(self) -> list[TopicRow]:
         from airflow_provider_kafka_s3.ui.model import topic_rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
@@ -14,14 +14,34 @@ from airflow_provider_kafka_s3.documents.addresses import TopicAddress
 from airflow_provider_kafka_s3.exceptions import TransientError
 from airflow_provider_kafka_s3.inspect.topics import owned_topics
 from airflow_provider_kafka_s3.pipeline import TopicPipeline, open_topic
+from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 
-__all__ = ["Connected", "Place"]
+__all__ = ["Connected", "Place", "impatient_source"]
 
 T = TypeVar("T")
 
+_KAFKA_SECONDS: Final = 5.0
+"""Time for which a page waits for a response of Kafka."""
+
 _SILENT_SECONDS: Final = 60.0
 """Time for which a cluster that gave no answer is not looked up again."""
+
+
+def impatient_source(config: Mapping[str, object], connection: str) -> Source:
+    """A Kafka cluster for pages: each request has one try, and waits some seconds.
+
+    Args:
+        config: settings of librdkafka.
+        connection: names the connection, for messages.
+
+    Raises:
+        ConfigurationError: a setting is missing, protected, unknown or malformed.
+    """
+    from airflow_provider_kafka_s3.kafka.source import KafkaSource
+
+    retrier = Retrier(RetryPolicy(max_retries=0))
+    return KafkaSource(config, timeout=_KAFKA_SECONDS, retrier=retrier, connection=connection)
 
 
 @dataclass(frozen=True)

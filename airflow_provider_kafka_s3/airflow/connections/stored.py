@@ -92,9 +92,10 @@ def command_to_add(conn_id: str, parameter: str) -> str:
 
 
 def connection_options(
-    kafka_conn_id: str, aws_conn_id: str | None, registry_conn_id: str | None = None
+    kafka_conn_id: str | None, aws_conn_id: str | None, registry_conn_id: str | None = None
 ) -> tuple[str, ...]:
     """Options with which ``kafka-s3`` uses the same connections, for the commands in error messages."""
+    kafka = () if kafka_conn_id is None else ("--kafka-conn-id", kafka_conn_id)
     aws = () if aws_conn_id is None else ("--aws-conn-id", aws_conn_id)
     registry = () if registry_conn_id is None else ("--registry-conn-id", registry_conn_id)
-    return ("--kafka-conn-id", kafka_conn_id, *aws, *registry)
+    return (*kafka, *aws, *registry)

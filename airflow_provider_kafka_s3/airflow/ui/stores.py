@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Final
 
 from airflow_provider_kafka_s3.config.values import Value, make_value
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
-from airflow_provider_kafka_s3.ui.places import Connected, Place
+from airflow_provider_kafka_s3.ui.places import Connected, Place, impatient_source
 
 __all__ = ["ShownStore", "configured_places"]
-
-_KAFKA_SECONDS: Final = 5.0
-"""Time for which the page waits for a response of Kafka."""
 
 
 class ShownStore(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -55,21 +51,14 @@ def configured_places() -> list[Place]:
 def _place(store: ShownStore) -> Place:
     def connect() -> Connected:
         from airflow_provider_kafka_s3.airflow import connections
-        from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
         from airflow_provider_kafka_s3.storage.bucket import open_bucket
 
         access = connections.s3_access(store.aws_conn_id)
-        source: Any = None
+        source = None
         if store.kafka_conn_id is not None:
-            from airflow_provider_kafka_s3.kafka.source import KafkaSource
-
-            source = KafkaSource(
-                connections.kafka_config(store.kafka_conn_id),
-                timeout=_KAFKA_SECONDS,
-                retrier=Retrier(RetryPolicy(max_retries=0)),
-                connection=f"the Kafka connection {store.kafka_conn_id!r}",
-            )
-        options = connections.connection_options(store.kafka_conn_id or "kafka_default", store.aws_conn_id)
+            config = connections.kafka_config(store.kafka_conn_id)
+            source = impatient_source(config, f"the Kafka connection {store.kafka_conn_id!r}")
+        options = connections.connection_options(store.kafka_conn_id, store.aws_conn_id)
         return Connected(open_bucket(store.bucket, access.settings, access.credentials), source, options)
 
     return Place(f"s3://{store.bucket}/{store.topics_dir}", store.topics_dir, connect)
