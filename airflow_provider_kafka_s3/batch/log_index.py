@@ -237,12 +237,14 @@ def parts(
         yield from _parts_of(topic_log, group, parallel)
 
 
-def indexed_batches(topic_log: TopicLog, marker: Marker, *, parallel: Parallel = in_threads) -> Iterator[IndexedBatch]:
-    """Every resolved batch as the index has it; those without an index are read from their documents.
+def indexed_batches(
+    topic_log: TopicLog, marker: Marker, first: int = 1, *, parallel: Parallel = in_threads
+) -> Iterator[IndexedBatch]:
+    """Every resolved batch from ``first`` on as the index has it; those without an index by their documents.
 
     As :func:`summaries`, but a claim with too many ranges for the index stays None, so no plan is read for it.
     """
-    for part in parts(topic_log, marker, parallel=parallel):
+    for part in parts(topic_log, marker, first, parallel=parallel):
         yield from read_documents(topic_log, part.numbers, parallel) if part.batches is None else part.batches
 
 

@@ -470,9 +470,12 @@ class TopicRun:
 
         def one_by_one() -> Iterator[Covering]:
             # A window may have many batches, and each may list many objects: only one is in memory at a time.
+            before = 0
             for batch in covering:
                 summaries.append(batch.summary(self.log, self.request.run))
-                self.log.forget(batch.plan.batch)
+                # The last one stays, for the documents that follow it.
+                self.log.forget(before)
+                before = batch.plan.batch
                 yield batch
 
         verified = restored = 0

@@ -37,6 +37,8 @@ __all__ = [
     "schema_key",
     "schemas_prefix",
     "set_aside_key",
+    "summaries_prefix",
+    "summary_key",
     "table_key",
     "tables_prefix",
     "validate_pipeline",
@@ -96,6 +98,17 @@ def owners_prefix(topics_dir: str) -> str:
 def probe_key(topics_dir: str) -> str:
     """The object of the checks of ``kafka-s3 doctor``; no pipeline can be named ``_doctor``."""
     return check_key(f"{_control_root(topics_dir)}_doctor/probe.json")
+
+
+def summary_key(address: TopicAddress) -> str:
+    """The summary of a topic; no pipeline can be named ``_summaries``."""
+    pipeline, topic = validate_pipeline(address.pipeline), validate_topic(address.topic)
+    return check_key(f"{summaries_prefix(address.topics_dir)}{pipeline}/{topic}.json")
+
+
+def summaries_prefix(topics_dir: str) -> str:
+    """The prefix of :func:`summary_key`; ends with ``/``."""
+    return f"{_control_root(topics_dir)}_summaries/"
 
 
 def marker_key(prefix: str) -> str:

@@ -11,8 +11,8 @@ from typing import Final, Literal
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.source import Isolation, Source
+from airflow_provider_kafka_s3.batch.topic_summary import current_summary
 from airflow_provider_kafka_s3.documents.offsets import Ranges
-from airflow_provider_kafka_s3.inspect.activity import topic_activity
 from airflow_provider_kafka_s3.inspect.status import topic_status
 
 __all__ = ["METRICS", "PREFIX", "Metric", "prometheus_text", "topic_gauges"]
@@ -101,8 +101,7 @@ def topic_gauges(
         TransientError: try again later.
     """
     status = topic_status(topic_log, source, last=0, isolation=isolation)
-    saved = topic_log.read_marker()
-    if status is None or saved is None:
+    if status is None:
         return {}
     gauges: dict[str, float] = {"up": 1}
     for name, field in (("lag", "lag"), ("gone", "gone"), ("held_back", "held_back")):
@@ -112,7 +111,7 @@ def topic_gauges(
     for name, field in (("gap", "gaps"), ("lost", "lost"), ("debt", "debt")):
         gauges[f"{name}_offsets"] = sum(_size(getattr(partition, field)) for partition in status.partitions)
     gauges["open_batches"] = len(status.open)
-    activity = topic_activity(topic_log, saved[0])
+    activity = current_summary(topic_log, status.marker).activity
     if activity.newest is not None:
         gauges["newest_record_age_seconds"] = max(0.0, now - activity.newest / 1000)
     gauges["small_objects"] = activity.small_objects

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from airflow_provider_kafka_s3.batch.given_away import owning_tables
@@ -18,7 +18,7 @@ from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets, Ran
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.parallel import in_threads
 
-__all__ = ["BatchStatus", "PartitionStatus", "TopicStatus", "topic_status"]
+__all__ = ["BatchStatus", "PartitionStatus", "TopicStatus", "resolved_status", "topic_status"]
 
 
 @dataclass(frozen=True)
@@ -105,6 +105,7 @@ class TopicStatus:
         open: batches that are not resolved.
         last: the latest batches, open or not, ascending.
         partitions: see :class:`PartitionStatus`.
+        marker: that it is of.
         tables: the last batch whose objects are given to a table, by its name.
     """
 
@@ -117,6 +118,7 @@ class TopicStatus:
     open: tuple[BatchStatus, ...]
     last: tuple[BatchStatus, ...]
     partitions: tuple[PartitionStatus, ...]
+    marker: Marker
     tables: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -172,11 +174,36 @@ def topic_status(
         TerminalError: documents cannot be trusted, or Kafka or the store refuses a request.
         TransientError: try again later.
     """
-    if topic_log.read_marker() is None and topic_log.read_plan(1) is None:
+    stored = topic_log.read_marker()
+    if stored is None and topic_log.read_plan(1) is None:
         return None
-    view = topic_log.view()
+    view = topic_log.view(stored)
     numbers = sorted({*view.open_plans, *range(max(1, view.next - last), view.next)})
     described = {b.batch: b for b in in_threads(lambda n: _batch(topic_log, view.marker, n), numbers, threads=16)}
+    return replace(
+        _of_view(topic_log, view, source, isolation),
+        open=tuple(described[n] for n in sorted(view.open_plans)),
+        last=tuple(described[n] for n in numbers if n >= view.next - last),
+        tables={owner.table: owner.last for owner in owning_tables(topic_log) if owner.last},
+    )
+
+
+def resolved_status(topic_log: TopicLog, marker: Marker, source: Source | None) -> TopicStatus:
+    """Status of the resolved batches of a topic: nothing of its open ones, and none of its batches; reads no document.
+
+    Args:
+        topic_log: the control documents of the topic.
+        marker: of the topic.
+        source: Kafka, for the lag; None: no lag.
+
+    Raises:
+        KafkaS3Error: Kafka refuses a request, or gives no answer.
+    """
+    view = View(marker=marker, etag="", open_plans={}, next=marker.last_resolved + 1)
+    return _of_view(topic_log, view, source, "read_committed")
+
+
+def _of_view(topic_log: TopicLog, view: View, source: Source | None, isolation: Isolation) -> TopicStatus:
     live, partitions = _partitions(topic_log, view, source, isolation)
     return TopicStatus(
         pipeline=topic_log.pipeline,
@@ -185,10 +212,10 @@ def topic_status(
         topic_id=view.topic_id,
         live_topic_id=live,
         batches=sum(end - start for start, end in view.marker.resolved),
-        open=tuple(described[n] for n in sorted(view.open_plans)),
-        last=tuple(described[n] for n in numbers if n >= view.next - last),
+        open=(),
+        last=(),
         partitions=partitions,
-        tables={owner.table: owner.last for owner in owning_tables(topic_log) if owner.last},
+        marker=view.marker,
     )
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.addresses import TopicAddress
@@ -12,9 +10,8 @@ from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.messages import few, or_nearest
 from airflow_provider_kafka_s3.parallel import in_threads
 from airflow_provider_kafka_s3.storage.durable import DurableStore
-from airflow_provider_kafka_s3.storage.port import ObjectInfo
 
-__all__ = ["has_begun", "nothing_there", "owned_topics", "require_begun", "require_landed"]
+__all__ = ["has_begun", "nothing_there", "owned_topic", "owned_topics", "require_begun", "require_landed"]
 
 
 def owned_topics(store: DurableStore, *, topics_dir: str, pipeline: str | None = None) -> list[TopicAddress]:
@@ -25,18 +22,23 @@ def owned_topics(store: DurableStore, *, topics_dir: str, pipeline: str | None =
         topics_dir: prefix of all keys.
         pipeline: only topics of this pipeline.
     """
+    keys = [info.key for info in store.list(addresses.owners_prefix(topics_dir))]
+    owned = in_threads(lambda key: owned_topic(store, key, topics_dir=topics_dir), keys, threads=16)
+    return sorted(address for address in owned if address is not None and pipeline in (None, address.pipeline))
 
-    def read(info: ObjectInfo) -> list[TopicAddress]:
-        stored = read_owner(store, info.key, topics_dir=topics_dir)
-        if stored is None:
-            return []
-        owner = stored[0]
-        if owner.released or pipeline not in (None, owner.pipeline):
-            return []
-        return [TopicAddress(topics_dir=topics_dir, pipeline=owner.pipeline, topic=owner.topic)]
 
-    owners = in_threads(read, store.list(addresses.owners_prefix(topics_dir)), threads=16)
-    return sorted(itertools.chain.from_iterable(owners))
+def owned_topic(store: DurableStore, key: str, *, topics_dir: str) -> TopicAddress | None:
+    """The topic of an owner document; None: its pipeline has released it.
+
+    Args:
+        store: the bucket.
+        key: of the document.
+        topics_dir: prefix of all keys.
+    """
+    stored = read_owner(store, key, topics_dir=topics_dir)
+    if stored is None or stored[0].released:
+        return None
+    return TopicAddress(topics_dir=topics_dir, pipeline=stored[0].pipeline, topic=stored[0].topic)
 
 
 def nothing_there(store: DurableStore, *, topics_dir: str, pipeline: str | None) -> ConfigurationError:

@@ -35,16 +35,24 @@ from airflow_provider_kafka_s3.batch.object_metadata import BATCH_METADATA, CONT
 from airflow_provider_kafka_s3.batch.source import Isolation, Source
 from airflow_provider_kafka_s3.config import Layout
 from airflow_provider_kafka_s3.documents import addresses
+from airflow_provider_kafka_s3.documents.codec import decode
 from airflow_provider_kafka_s3.documents.manifest import ContentHash, ObjectEntry, SlicePart
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice
+from airflow_provider_kafka_s3.documents.topic_summary import TopicSummary
 from airflow_provider_kafka_s3.exceptions import ControlError
 from airflow_provider_kafka_s3.formats.block_offsets import ranges_of_runs
 from airflow_provider_kafka_s3.formats.registry import null_finders
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.storage.port import ObjectStore, StoredObject
 from airflow_provider_kafka_s3.testing.decompress import decompress
-from airflow_provider_kafka_s3.testing.topic_state import TopicState, accounted_for, check_documents, landed_ends
+from airflow_provider_kafka_s3.testing.topic_state import (
+    TopicState,
+    accounted_for,
+    check_documents,
+    check_summary,
+    landed_ends,
+)
 
 __all__ = [
     "BucketSummary",
@@ -181,6 +189,9 @@ def check_bucket(
     """
     state = read_state(store, topics_dir=topics_dir, pipeline=pipeline, topic=topic)
     findings = check_documents(state, recovered=recovered)
+    address = addresses.TopicAddress(topics_dir=topics_dir, pipeline=pipeline, topic=topic)
+    if (stored := store.get(addresses.summary_key(address))) is not None:
+        findings += check_summary(state, decode(TopicSummary, stored.body, stored.key)[0])
     listed: dict[str, int] = {}
     folders = {f"{topics_dir}/{topic}/".removeprefix("/")}
     shared: dict[Layout, None] = {}

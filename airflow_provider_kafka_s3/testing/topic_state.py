@@ -18,8 +18,17 @@ from airflow_provider_kafka_s3.documents.pinned_schema import decode_pinned_sche
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.documents.replay import ReplayBegin, ReplayEnd, ReplayEpoch, ReplayPlan
 from airflow_provider_kafka_s3.documents.run import RunRecord
+from airflow_provider_kafka_s3.documents.topic_summary import Activity, TopicSummary
 
-__all__ = ["TopicState", "accounted_for", "check_documents", "check_indexes", "expected_in_index", "landed_ends"]
+__all__ = [
+    "TopicState",
+    "accounted_for",
+    "check_documents",
+    "check_indexes",
+    "check_summary",
+    "expected_in_index",
+    "landed_ends",
+]
 
 _SCHEMA_NAME: Final = re.compile(r"schemas/(\d{1,10})\.json")
 _REPLAY_NAME: Final = re.compile(r"replays/[A-Za-z0-9._-]+/(plan|begin|end|epoch)(?:-[0-9a-f]{8}-\d+)?\.json")
@@ -145,6 +154,26 @@ def check_indexes(state: TopicState) -> Iterable[str]:
             like = None if plan.layout is None else layouts.setdefault(plan.layout.at(0), n)
             if indexed != expected_in_index(state, n, like):
                 yield f"I9 index {first}-{last} has batch {n} other than plan and manifest: {indexed}"
+
+
+def check_summary(state: TopicState, summary: TopicSummary) -> Iterable[str]:
+    """Compare the summary of a topic with the batches that it has as resolved; yields findings.
+
+    It may be behind the marker, and is ahead of one that somebody has restored.
+    """
+    resolved = [number for number in sorted(state.plans) if summary.marker.is_resolved(number)]
+    if len(resolved) != sum(end - first for first, end in summary.marker.resolved):
+        yield f"I9 the summary has batches {summary.marker.resolved} as resolved, and the log has {resolved}"
+    elif undecided := [number for number in resolved if number not in state.manifests]:
+        yield f"I9 the summary has batches {undecided} as resolved, which are not decided"
+    else:
+        landed = [number for number in resolved if state.plans[number].layout is not None]
+        activity = Activity().plus(expected_in_index(state, number, number) for number in landed)
+        if activity != summary.activity:
+            yield f"I9 the summary has {summary.activity}, and the log {activity}"
+        committed = [number for number in resolved if state.manifests[number].status == "commit"]
+        if (committed[-1] if committed else None) != (summary.last and summary.last.batch):
+            yield f"I9 the summary has {summary.last} as its last batch, and the log {committed[-1:]}"
 
 
 def expected_in_index(state: TopicState, batch: int, same_layout_as: int | None) -> IndexedBatch:

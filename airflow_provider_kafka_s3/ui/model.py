@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 from airflow_provider_kafka_s3.batch.log_index import indexed_batches
+from airflow_provider_kafka_s3.batch.topic_summary import current_summary
+from airflow_provider_kafka_s3.documents.addresses import TopicAddress
 from airflow_provider_kafka_s3.documents.codec import builtins
 from airflow_provider_kafka_s3.documents.log_index import IndexedBatch
+from airflow_provider_kafka_s3.documents.topic_summary import Activity, TopicSummary
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error, message_of
-from airflow_provider_kafka_s3.inspect.activity import SMALL_OBJECT, Activity
-from airflow_provider_kafka_s3.inspect.status import TopicStatus
+from airflow_provider_kafka_s3.inspect.status import TopicStatus, resolved_status
 from airflow_provider_kafka_s3.messages import count
 from airflow_provider_kafka_s3.parallel import in_threads
 from airflow_provider_kafka_s3.pipeline import TopicPipeline
@@ -23,8 +25,12 @@ __all__ = ["BatchView", "State", "TopicRow", "TopicView", "batch_view", "topic_r
 State = Literal["needs a person", "behind", "unknown", "well"]
 
 _ORDER: Final[Mapping[State, int]] = {"needs a person": 0, "behind": 1, "unknown": 2, "well": 3}
-_TOPICS: Final = 16
+_TROUBLE: Final = ("needs a person", "behind")
+_TOPICS: Final = 64
 """Topics that are read at the same time."""
+_IN_FULL: Final = 50
+"""Topics with trouble whose logs a list reads, for what a summary does not have: open batches."""
+_DAY: Final = dt.timedelta(days=1)
 _LAST: Final = 20
 """Batches that the page of a topic lists."""
 _CALENDAR_DAYS: Final = 371
@@ -46,10 +52,10 @@ class TopicRow:
         lag: offsets that an incremental run would land; None: unknown.
         no_lag: why there is no lag.
         batches: number of resolved batches.
-        records: of the last batch.
-        size: bytes of the last batch.
+        records: of the batches whose newest record is of the last 24 hours.
+        size: bytes of these batches.
         landed_by: try, host and time of the last batch.
-        newest: timestamp of the newest record of the last batch.
+        newest: timestamp of the newest landed record.
         small: whether the objects of the last batch are small.
         dag: id of the DAG that planned the last batch; empty: unknown.
     """
@@ -116,20 +122,37 @@ class BatchView:
     manifest: Mapping[str, Any] | None
 
 
-def topic_rows(places: Mapping[int, Place]) -> list[TopicRow]:
-    """All topics, by trouble. What cannot be read hides nothing else."""
-    known: list[tuple[int, Place, str, str]] = []
+def topic_rows(places: Mapping[int, Place], now: dt.datetime) -> list[TopicRow]:
+    """All topics, by trouble. What cannot be read hides nothing else.
+
+    Args:
+        places: by their numbers.
+        now: the time.
+    """
+    known: list[tuple[_Topic, TopicSummary | None]] = []
     rows: list[TopicRow] = []
     for number, place in places.items():
         try:
-            known += [(number, place, address.pipeline, address.topic) for address in place.topics()]
+            known += [(_Topic(number, place, address, now), summary) for address, summary in place.topics()]
         except KafkaS3Error as e:
             rows.append(TopicRow(number, place.name, "", "", "unknown", message_of(e)))
-    rows += in_threads(lambda each: _row(*each)[0], known, threads=_TOPICS)
-    return sorted(rows, key=lambda row: (_ORDER[row.state], -(row.lag or 0), row.pipeline, row.topic))
+
+    def row_of(topic: _Topic, summary: TopicSummary | None) -> TopicRow:
+        return topic.by_log()[0] if summary is None else topic.by_summary(summary)
+
+    by_summary = in_threads(lambda each: (each[0], row_of(*each)), known, threads=_TOPICS)
+    rows += [row for _, row in by_summary if row.state not in _TROUBLE]
+    troubled = sorted(((topic, row) for topic, row in by_summary if row.state in _TROUBLE), key=lambda t: _rank(t[1]))
+    rows += in_threads(lambda each: each[0].by_log()[0], troubled[:_IN_FULL], threads=_TOPICS)
+    rows += [row for _, row in troubled[_IN_FULL:]]
+    return sorted(rows, key=_rank)
 
 
-def topic_view(number: int, place: Place, pipeline: str, topic: str) -> TopicView:
+def _rank(row: TopicRow) -> tuple[int, int, str, str]:
+    return _ORDER[row.state], -(row.lag or 0), row.pipeline, row.topic
+
+
+def topic_view(number: int, place: Place, pipeline: str, topic: str, now: dt.datetime) -> TopicView:
     """The page of a topic.
 
     Raises:
@@ -137,16 +160,14 @@ def topic_view(number: int, place: Place, pipeline: str, topic: str) -> TopicVie
         KafkaS3Error: the log cannot be read.
     """
     place.open(pipeline, topic).require_begun()
-    row, opened, status = _row(number, place, pipeline, topic, last=_LAST)
+    address = TopicAddress(topics_dir=place.topics_dir, pipeline=pipeline, topic=topic)
+    row, opened, status = _Topic(number, place, address, now).by_log(last=_LAST)
     if opened is None or status is None:
         return TopicView(row)
-    saved = opened.log.read_marker()
-    if saved is None:
-        return TopicView(row, status)
-    batches = [*indexed_batches(opened.log, saved[0])]
+    batches = [*indexed_batches(opened.log, status.marker)]
     plan = opened.log.read_plan(max((batch.batch for batch in batches if batch.type == "data"), default=0) or 1)
     layout = {} if plan is None or plan.layout is None else builtins(plan.layout)
-    return TopicView(row, status, Activity.of(batches), _days(batches), layout)
+    return TopicView(row, status, Activity().plus(batches), _days(batches), layout)
 
 
 def batch_view(number: int, place: Place, pipeline: str, topic: str, batch: int) -> BatchView:
@@ -176,54 +197,74 @@ def batch_view(number: int, place: Place, pipeline: str, topic: str, batch: int)
     )
 
 
-def _row(
-    number: int, place: Place, pipeline: str, topic: str, *, last: int = 1
-) -> tuple[TopicRow, TopicPipeline | None, TopicStatus | None]:
-    try:
-        opened = place.open(pipeline, topic)
-        status, no_lag = place.with_kafka(lambda use_kafka: opened.status(last=last, use_kafka=use_kafka))
-        if status is None:
-            reason = "nothing is landed: its first run has ended before a batch"
-            return TopicRow(number, place.name, pipeline, topic, "behind", reason), opened, None
-        return _known_row(number, place, opened, status, no_lag), opened, status
-    except KafkaS3Error as e:
-        return TopicRow(number, place.name, pipeline, topic, "unknown", message_of(e)), None, None
+@dataclass(frozen=True)
+class _Topic:
+    """A topic that is to be shown.
+
+    Attributes:
+        number: of its place.
+        place: where it is.
+        address: of it.
+        now: the time.
+    """
+
+    number: int
+    place: Place
+    address: TopicAddress
+    now: dt.datetime
+
+    def by_log(self, last: int = 1) -> tuple[TopicRow, TopicPipeline | None, TopicStatus | None]:
+        """Its row, and its status with some of the last batches."""
+        try:
+            opened = self.place.open(self.address.pipeline, self.address.topic)
+            status, no_lag = self.place.with_kafka(lambda use_kafka: opened.status(last=last, use_kafka=use_kafka))
+            if status is None:
+                return self._row("behind", "nothing is landed: its first run has ended before a batch"), opened, None
+            return self._known_row(opened, status, current_summary(opened.log, status.marker), no_lag), opened, status
+        except KafkaS3Error as e:
+            return self._row("unknown", message_of(e)), None, None
+
+    def by_summary(self, summary: TopicSummary) -> TopicRow:
+        """Its row without a request to the bucket: open batches are not seen."""
+        try:
+            opened = self.place.open(self.address.pipeline, self.address.topic)
+            status, no_lag = self.place.with_kafka(
+                lambda use_kafka: resolved_status(opened.log, summary.marker, opened.source if use_kafka else None)
+            )
+            return self._known_row(opened, status, summary, no_lag)
+        except KafkaS3Error as e:
+            return self._row("unknown", message_of(e))
+
+    def _row(self, state: State, reason: str) -> TopicRow:
+        return TopicRow(self.number, self.place.name, self.address.pipeline, self.address.topic, state, reason)
+
+    def _known_row(self, opened: TopicPipeline, status: TopicStatus, summary: TopicSummary, no_lag: str) -> TopicRow:
+        last, newest = summary.last, summary.activity.newest
+        state, reason, remedy = _judgement(opened, status, 0 if last is None else last.claimed)
+        records, size = summary.activity.since(int((self.now - _DAY).timestamp() * 1000))
+        return replace(
+            self._row(state, reason),
+            remedy=remedy.strip("`"),
+            lag=status.lag,
+            no_lag=no_lag,
+            batches=status.batches,
+            records=records,
+            size=size,
+            landed_by="" if last is None else last.planned_by,
+            newest=None if newest is None else dt.datetime.fromtimestamp(newest / 1000, dt.UTC),
+            small=last is not None and last.is_small,
+            dag="" if last is None else last.dag_id,
+        )
 
 
-def _known_row(number: int, place: Place, opened: TopicPipeline, status: TopicStatus, no_lag: str) -> TopicRow:
-    state, reason, remedy = _judgement(opened, status)
-    complete = [batch for batch in status.last if batch.state == "committed"]
-    newest = None
-    latest = complete[-1] if complete else None
-    if latest is not None and (manifest := opened.log.read_manifest(latest.batch)) is not None:
-        newest = max((entry.max_timestamp for entry in manifest.objects), default=-1)
-    return TopicRow(
-        place=number,
-        where=place.name,
-        pipeline=status.pipeline,
-        topic=status.topic,
-        state=state,
-        reason=reason,
-        remedy=remedy.strip("`"),
-        lag=status.lag,
-        no_lag=no_lag,
-        batches=status.batches,
-        records=0 if latest is None else latest.records,
-        size=0 if latest is None else latest.size,
-        landed_by="" if latest is None else latest.planned_by,
-        newest=None if newest is None or newest < 0 else dt.datetime.fromtimestamp(newest / 1000, dt.UTC),
-        small=latest is not None and 0 < latest.size < latest.objects * SMALL_OBJECT,
-        dag=_dag(opened, status),
-    )
+def _judgement(opened: TopicPipeline, status: TopicStatus, claimed: int) -> tuple[State, str, str]:
+    """The state of a topic, why, and the command that helps.
 
-
-def _dag(opened: TopicPipeline, status: TopicStatus) -> str:
-    task = opened.log.planner(status.last[-1].batch)[1] if status.last else None
-    return "" if task is None else task.dag_id
-
-
-def _judgement(opened: TopicPipeline, status: TopicStatus) -> tuple[State, str, str]:
-    """The state of a topic, why, and the command that helps."""
+    Args:
+        opened: the topic.
+        status: of the topic.
+        claimed: number of offsets of its last committed batch.
+    """
     remedies = opened.log.remedies
     gone = sum(partition.gone or 0 for partition in status.partitions)
     held_back = sum(partition.held_back or 0 for partition in status.partitions)
@@ -237,7 +278,7 @@ def _judgement(opened: TopicPipeline, status: TopicStatus) -> tuple[State, str, 
         return "behind", f"an open transaction holds back {count(held_back, 'offset')}", ""
     if status.open:
         return "behind", f"{count(len(status.open), 'batch')} open, planned by {status.open[0].planned_by}", ""
-    largest = max((batch.offsets.count for batch in status.last), default=0)
+    largest = max(claimed, *(batch.offsets.count for batch in status.last), 0)
     if status.lag and status.lag > largest:
         return "behind", f"{count(status.lag, 'offset')} wait, more than the last batches had", ""
     return "well", "", ""

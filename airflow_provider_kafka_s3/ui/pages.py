@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import threading
 import time
@@ -78,13 +79,20 @@ class _NotFoundError(Exception):
 class Pages:
     """The pages over some places. It may be called by several threads."""
 
-    def __init__(self, places: Callable[[], Sequence[Place]], monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        places: Callable[[], Sequence[Place]],
+        monotonic: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+    ) -> None:
         """Prepare the pages; nothing is read yet.
 
         Args:
             places: gives the places, when a page needs them first.
             monotonic: clock in seconds.
+            now: clock in seconds since the epoch.
         """
+        self._now = now
         self._make_places = places
         self._monotonic = monotonic
         self._lock = threading.Lock()
@@ -139,7 +147,7 @@ class Pages:
             case [""]:
                 return self._topics_page(up, self._topic_rows())
             case ["topic", place, pipeline, topic]:
-                view = model.topic_view(*self._place(place), pipeline, topic)
+                view = model.topic_view(*self._place(place), pipeline, topic, self._time())
                 return self._html("topic.html", up, view=view)
             case ["batch", place, pipeline, topic, batch]:
                 page = model.batch_view(*self._place(place), pipeline, topic, _number(batch))
@@ -153,7 +161,7 @@ class Pages:
             case ["api", "topics"]:
                 return _json({"topics": self._topic_rows()})
             case ["api", "topic", place, pipeline, topic]:
-                return _json(model.topic_view(*self._place(place), pipeline, topic))
+                return _json(model.topic_view(*self._place(place), pipeline, topic, self._time()))
             case ["api", "batch", place, pipeline, topic, batch]:
                 return _json(model.batch_view(*self._place(place), pipeline, topic, _number(batch)))
             case ["api", "openapi.json"]:
@@ -169,8 +177,11 @@ class Pages:
         with self._lock:
             now = self._monotonic()
             if self._rows is None or now - self._rows[0] > _KEPT_SECONDS:
-                self._rows = (now, topic_rows(self._places))
+                self._rows = (now, topic_rows(self._places, self._time()))
             return self._rows[1]
+
+    def _time(self) -> dt.datetime:
+        return dt.datetime.fromtimestamp(self._now(), dt.UTC)
 
     def _metrics(self) -> str:
         from airflow_provider_kafka_s3.inspect.metrics import prometheus_text
@@ -186,7 +197,7 @@ class Pages:
         topic = place.open(row.pipeline, row.topic)
 
         def gauges(use_kafka: bool) -> Mapping[str, float]:
-            return topic.gauges(now=time.time(), use_kafka=use_kafka)
+            return topic.gauges(now=self._now(), use_kafka=use_kafka)
 
         try:
             return place.with_kafka(gauges)[0]

@@ -10,12 +10,18 @@ from typing import Final, TypeVar
 
 from airflow_provider_kafka_s3.batch.no_kafka import NoKafka
 from airflow_provider_kafka_s3.batch.source import Source
+from airflow_provider_kafka_s3.batch.topic_summary import read_summary
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.addresses import TopicAddress
+from airflow_provider_kafka_s3.documents.topic_summary import TopicSummary
 from airflow_provider_kafka_s3.exceptions import TransientError
-from airflow_provider_kafka_s3.inspect.topics import owned_topics
+from airflow_provider_kafka_s3.inspect.topics import owned_topic
+from airflow_provider_kafka_s3.parallel import in_threads
 from airflow_provider_kafka_s3.pipeline import TopicPipeline, open_topic
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
 from airflow_provider_kafka_s3.storage.durable import DurableStore
+from airflow_provider_kafka_s3.storage.port import ObjectInfo
+from airflow_provider_kafka_s3.ui.by_etag import ByEtag
 
 __all__ = ["Connected", "Place", "impatient_source"]
 
@@ -23,6 +29,9 @@ T = TypeVar("T")
 
 _KAFKA_SECONDS: Final = 5.0
 """Time for which a page waits for a response of Kafka."""
+
+_THREADS: Final = 64
+"""Documents that are read at the same time."""
 
 _SILENT_SECONDS: Final = 60.0
 """Time for which a cluster that gave no answer is not looked up again."""
@@ -75,6 +84,8 @@ class Place:
     connect: Callable[[], Connected]
     monotonic: Callable[[], float] = time.monotonic
     _connected: Connected | None = None
+    _owners: ByEtag[TopicAddress | None] = field(default_factory=ByEtag)
+    _summaries: ByEtag[TopicSummary | None] = field(default_factory=ByEtag)
     _silent_until: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -90,9 +101,23 @@ class Place:
                 self._connected = self.connect()
             return self._connected
 
-    def topics(self) -> list[TopicAddress]:
-        """The topics that are there."""
-        return owned_topics(self.connected.store, topics_dir=self.topics_dir)
+    def topics(self) -> list[tuple[TopicAddress, TopicSummary | None]]:
+        """The topics that are there, with their stored summaries; None: it has no usable one.
+
+        Two listings, and a request for each document that has changed since the last call.
+        """
+        store = self.connected.store
+        written = {info.key: info for info in store.list(addresses.summaries_prefix(self.topics_dir))}
+
+        def known(owner: ObjectInfo) -> tuple[TopicAddress | None, TopicSummary | None]:
+            address = self._owners.get(owner, lambda key: owned_topic(store, key, topics_dir=self.topics_dir))
+            info = None if address is None else written.get(addresses.summary_key(address))
+            if address is None or info is None:
+                return address, None
+            return address, self._summaries.get(info, lambda _: read_summary(store, address))
+
+        topics = in_threads(known, store.list(addresses.owners_prefix(self.topics_dir)), threads=_THREADS)
+        return [(address, summary) for address, summary in topics if address is not None]
 
     def open(self, pipeline: str, topic: str) -> TopicPipeline:
         """A topic by its names."""

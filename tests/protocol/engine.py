@@ -36,6 +36,7 @@ from airflow_provider_kafka_s3.config import (
     default_partitioner,
 )
 from airflow_provider_kafka_s3.documents import addresses
+from airflow_provider_kafka_s3.documents.addresses import TopicAddress
 from airflow_provider_kafka_s3.documents.manifest import (
     ContentHash,
     Manifest,
@@ -78,6 +79,8 @@ NAMED = Layout(
 """Each object has an index beside it, and there are marker files, which name the newest ones."""
 KEY = b"key of "
 CONTROL = addresses.control_prefix(TOPICS_DIR, PIPELINE, TOPIC)
+ADDRESS = TopicAddress(topics_dir=TOPICS_DIR, pipeline=PIPELINE, topic=TOPIC)
+SUMMARY = addresses.summary_key(ADDRESS)
 
 
 class Clock:

@@ -12,6 +12,7 @@ import msgspec
 from airflow_provider_kafka_s3.batch.object_metadata import BATCH_METADATA, NONCE_METADATA
 from airflow_provider_kafka_s3.config import Layout, RawBytes
 from airflow_provider_kafka_s3.documents import addresses
+from airflow_provider_kafka_s3.documents.addresses import TopicAddress
 from airflow_provider_kafka_s3.documents.codec import Document, encode
 from airflow_provider_kafka_s3.documents.log_index import INDEX_SIZES, IndexedBatch, LogIndex, indexed_batch
 from airflow_provider_kafka_s3.documents.manifest import ContentHash, Manifest, ObjectEntry, SliceResult
@@ -19,10 +20,11 @@ from airflow_provider_kafka_s3.documents.marker import Marker, PartitionState
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.documents.owner import Owner
 from airflow_provider_kafka_s3.documents.plan import Plan
+from airflow_provider_kafka_s3.documents.topic_summary import Activity, LastBatch, TopicSummary
 from airflow_provider_kafka_s3.layout import keys
 from tests.plans import data_plan, slices_of
 
-__all__ = ["RECORD", "batch_of", "checksum_of", "documents_of", "indexes_of", "marker_of"]
+__all__ = ["RECORD", "batch_of", "checksum_of", "documents_of", "indexes_of", "marker_of", "summary_of"]
 
 RECORD = b"x"
 """Value of every record."""
@@ -134,18 +136,39 @@ def documents_of(
             (addresses.plan_key(prefix, n), encode(plan, {}), {}),
             (addresses.manifest_key(prefix, n), encode(decision, {}), {}),
         ]
-        if indexed:
-            sums = decision.plan_sha256, checksum_of(decision)
-            found.append(indexed_batch(plan, sums[0], decision, sums[1], same_layout_as=n))
+        sums = decision.plan_sha256, checksum_of(decision) if indexed else decision.plan_sha256
+        found.append(indexed_batch(plan, sums[0], decision, sums[1], same_layout_as=n))
     stored += [
-        (addresses.index_key(prefix, i.first, len(i.batches)), encode(i, {}), {}) for i in indexes_of(topic, found)
+        (addresses.index_key(prefix, i.first, len(i.batches)), encode(i, {}), {})
+        for i in indexes_of(topic, found if indexed else [])
     ]
     marker = marker_of(batches, topic=topic, topic_id=topic_id)
+    address = TopicAddress(topics_dir=topics_dir, pipeline=pipeline, topic=topic)
+    summary = summary_of(address, marker, found)
     return [
         *stored,
         (addresses.owner_key(topics_dir, topic), encode(Owner(pipeline=pipeline, topic=topic), {}), {}),
         (addresses.marker_key(prefix), encode(marker, {}), {}),
+        (addresses.summary_key(address), encode(summary, {}), {}),
     ]
+
+
+def summary_of(address: TopicAddress, marker: Marker, batches: Sequence[IndexedBatch]) -> TopicSummary:
+    """The summary of a topic with some of its batches, whose plans have no stamp."""
+    last = None
+    if batches:
+        last = LastBatch(
+            batch=batches[-1].batch,
+            plan_sha256=batches[-1].plan_sha256,
+            claimed=batches[-1].claimed.count,
+            objects=batches[-1].objects,
+            size=batches[-1].size,
+            planned_by="unknown at unknown",
+            dag_id="",
+        )
+    return TopicSummary(
+        pipeline=address.pipeline, topic=address.topic, marker=marker, activity=Activity().plus(batches), last=last
+    )
 
 
 def indexes_of(topic: str, batches: Sequence[IndexedBatch]) -> list[LogIndex]:

@@ -15,7 +15,7 @@ from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.testing.stores import Fault, FaultyStore, Request
 from tests.protocol.actors import Actor
-from tests.protocol.engine import CONTROL, TOPIC, TOPICS_DIR, Engine, builder
+from tests.protocol.engine import CONTROL, SUMMARY, TOPIC, TOPICS_DIR, Engine, builder
 
 if TYPE_CHECKING:
     from tests.protocol.simulation import World
@@ -81,7 +81,7 @@ class Process(Actor):
     def _may_be_absent(self, key: str) -> bool:
         """Whether a user has deleted it, or another process may have ended before it wrote it."""
         is_marker_file = keys.chunk_marker_partition(TOPICS_DIR, TOPIC, key) is not None
-        return is_marker_file or key in self.world.watch.ever_deleted
+        return is_marker_file or key == SUMMARY or key in self.world.watch.ever_deleted
 
     def _builder(self, store: DurableStore) -> BuildObjects:
         build = builder(store)

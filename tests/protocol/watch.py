@@ -7,14 +7,16 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
+from airflow_provider_kafka_s3.documents.codec import decode
 from airflow_provider_kafka_s3.documents.manifest import Manifest, ObjectEntry
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.documents.plan import Plan
+from airflow_provider_kafka_s3.documents.topic_summary import TopicSummary
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.storage.port import StoredObject
 from airflow_provider_kafka_s3.testing.invariants import InvariantViolation
-from airflow_provider_kafka_s3.testing.topic_state import TopicState, check_documents
-from tests.protocol.engine import CONTROL, KEY, LAYOUT, TOPIC, TOPICS_DIR
+from airflow_provider_kafka_s3.testing.topic_state import TopicState, check_documents, check_summary
+from tests.protocol.engine import CONTROL, KEY, LAYOUT, SUMMARY, TOPIC, TOPICS_DIR
 
 __all__ = ["Watch", "place_of", "record"]
 
@@ -71,6 +73,8 @@ class Watch:
         """
         if key.startswith(CONTROL):
             self._on_control(key.removeprefix(CONTROL), before, after)
+        elif key == SUMMARY:
+            self._on_summary(before, after)
         elif keys.chunk_marker_partition(TOPICS_DIR, TOPIC, key) is not None:
             self._on_chunk_marker(key, before, after)
         elif key.startswith((f"{TOPICS_DIR}/{TOPIC}/", f"{TOPICS_DIR}/20", f"{TOPICS_DIR}/generation-")):
@@ -127,6 +131,15 @@ class Watch:
                 if marker.is_resolved(plan.batch) and not old_marker.is_resolved(plan.batch):
                     self.check_batch(plan, decision, self.exists)
                     self._check_uploads(plan, decision)
+
+    def _on_summary(self, before: StoredObject | None, after: StoredObject) -> None:
+        summary, _ = decode(TopicSummary, after.body, SUMMARY)
+        if findings := [*check_summary(self.state, summary)]:
+            raise InvariantViolation(findings)
+        if before is not None:
+            old, _ = decode(TopicSummary, before.body, SUMMARY)
+            if summary.marker.revision <= old.marker.revision:
+                self.fail(f"I9 the summary went from revision {old.marker.revision} to {summary.marker.revision}")
 
     def _check_uploads(self, plan: Plan, decision: Manifest) -> None:
         """Check that no upload of a resolved batch is pending: a late Complete could bring a deleted object back."""

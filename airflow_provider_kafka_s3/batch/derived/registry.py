@@ -9,6 +9,7 @@ from typing import Final
 from airflow_provider_kafka_s3.batch.derived.chunk_markers import ChunkMarkers
 from airflow_provider_kafka_s3.batch.derived.log_indexes import LogIndexes
 from airflow_provider_kafka_s3.batch.derived.port import DerivedDocuments, Rewritten
+from airflow_provider_kafka_s3.batch.derived.topic_summaries import TopicSummaries
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.config import Layout
 from airflow_provider_kafka_s3.documents.marker import Marker
@@ -20,7 +21,7 @@ __all__ = ["DERIVED", "follow_batch", "follow_run", "repair_derived"]
 
 log = logging.getLogger(__name__)
 
-DERIVED: Final[tuple[DerivedDocuments, ...]] = (LogIndexes(), ChunkMarkers())
+DERIVED: Final[tuple[DerivedDocuments, ...]] = (LogIndexes(), ChunkMarkers(), TopicSummaries())
 """Of each kind one, in the order in which they are written."""
 
 

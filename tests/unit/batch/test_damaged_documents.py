@@ -17,6 +17,7 @@ from airflow_provider_kafka_s3.batch.given_away import owning_tables
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.log_index import checked_summaries
 from airflow_provider_kafka_s3.batch.pinned_schemas import NoRegistry, PinnedSchemas
+from airflow_provider_kafka_s3.batch.topic_summary import decode_summary
 from airflow_provider_kafka_s3.config import Layout, RawBytes
 from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.codec import Document, canonical, digest, encode
@@ -42,7 +43,7 @@ from airflow_provider_kafka_s3.registry.schemas import RegisteredSchema, SchemaR
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from tests.plans import reset_plan
-from tests.protocol.engine import CONTROL, PIPELINE, TOPIC, TOPICS_DIR, Engine, in_turn
+from tests.protocol.engine import CONTROL, PIPELINE, SUMMARY, TOPIC, TOPICS_DIR, Engine, in_turn
 from tests.protocol.history import documents_of
 
 BATCHES: Final = 10
@@ -118,6 +119,7 @@ READERS: Final[dict[str, Callable[[TopicLog], object]]] = {
     ),
     addresses.schema_key(CONTROL, 7): lambda log: PinnedSchemas(log.store, log.prefix, NoRegistry()).schema(7),
     addresses.table_key(CONTROL, "lake.events"): owning_tables,
+    SUMMARY: lambda log: decode_summary(stored(log, SUMMARY), log.address, log.store.url(SUMMARY)),
     addresses.replay_key(CONTROL, "again", "plan"): lambda log: log.read_replay(ReplayPlan, "again", "plan"),
     addresses.replay_key(CONTROL, "theirs", "plan"): lambda log: log.read_replay(ReplayPlan, "theirs", "plan"),
     addresses.replay_key(CONTROL, "again", "begin-0"): lambda log: log.read_replay(ReplayBegin, "again", "begin-0"),

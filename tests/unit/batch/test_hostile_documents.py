@@ -25,6 +25,7 @@ from airflow_provider_kafka_s3.documents.marker import Marker
 from airflow_provider_kafka_s3.documents.owner import Owner
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.documents.run import RunRecord
+from airflow_provider_kafka_s3.documents.topic_summary import TopicSummary
 from airflow_provider_kafka_s3.exceptions import (
     ControlError,
     CorruptControlError,
@@ -46,7 +47,7 @@ from airflow_provider_kafka_s3.storage import port
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from airflow_provider_kafka_s3.testing.stores import FaultyStore
-from tests.protocol.engine import CONTROL, TOPIC, TOPICS_DIR, Engine, crash_after
+from tests.protocol.engine import CONTROL, SUMMARY, TOPIC, TOPICS_DIR, Engine, crash_after
 
 MARKER = addresses.marker_key(CONTROL)
 OWNER = addresses.owner_key(TOPICS_DIR, TOPIC)
@@ -172,7 +173,7 @@ def recovery_of(engine: Engine) -> Any:
 
 def call_every_reader(scene: Scene, bucket: Watched, *, prefix: str = f"{TOPICS_DIR}/{TOPIC}/") -> list[KafkaS3Error]:
     """Call every entry point in a separate process; returns its errors. Any other exception is raised."""
-    before = {k: stored for k, stored in scene.stored.items() if not k.startswith(CONTROL)}
+    before = {k: stored for k, stored in scene.stored.items() if not k.startswith(CONTROL) and k != SUMMARY}
     before[OWNER] = bucket.get(OWNER)
     errors = []
     for number in range(sum(1 for _ in entry_points(Engine(bucket, scene.kafka)))):
@@ -200,6 +201,7 @@ def documents(scene: Scene) -> list[str]:
     return [
         MARKER,
         OWNER,
+        SUMMARY,
         MINE,
         *(addresses.plan_key(CONTROL, n) for n in (COMMITTED, OPEN, UNDECIDED)),
         *(addresses.manifest_key(CONTROL, n) for n in (COMMITTED, OPEN)),
@@ -208,7 +210,7 @@ def documents(scene: Scene) -> list[str]:
 
 # -- bytes ------------------------------------------------------------------------------------------------------------
 
-KINDS = (Plan, Manifest, Marker, RunRecord, Owner, Amend)
+KINDS = (Plan, Manifest, Marker, RunRecord, Owner, Amend, TopicSummary)
 
 
 def mutated(data: st.DataObject, body: bytes) -> bytes:

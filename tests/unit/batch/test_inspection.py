@@ -30,6 +30,7 @@ from airflow_provider_kafka_s3.exceptions import (
 from airflow_provider_kafka_s3.inspect import verify as inspection
 from airflow_provider_kafka_s3.inspect.status import topic_status
 from airflow_provider_kafka_s3.maintenance.accept_loss import accept_loss
+from airflow_provider_kafka_s3.maintenance.repair import repair
 from airflow_provider_kafka_s3.maintenance.reset import reset
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.storage.port import StoredObject
@@ -409,6 +410,7 @@ def test_an_accepted_loss_is_neither_missing_nor_restored() -> None:
     pipeline.kafka.delete_records(TOPIC, 0, 3)
     accepted = accept_loss(Engine(pipeline.bucket, pipeline.kafka).committer, 1, reason="gone", operator="me")
     assert accepted
+    repair(Engine(pipeline.bucket, pipeline.kafka).committer, start={0: 0})
     for action in ("verify", "restore"):
         found = pipeline.inspects(action, "died")
         assert (sorted(found.accepted), found.objects) == (sorted(accepted), len(pipeline.keys()))

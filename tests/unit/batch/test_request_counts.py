@@ -22,8 +22,8 @@ from airflow_provider_kafka_s3.maintenance.repair import repair
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from airflow_provider_kafka_s3.testing.stores import WRITES, Fault, FaultyStore
-from tests.protocol.engine import CONTROL, PIPELINE, TOPIC, TOPICS_DIR, Engine
-from tests.protocol.history import batch_of, documents_of, marker_of
+from tests.protocol.engine import ADDRESS, CONTROL, PIPELINE, SUMMARY, TOPIC, TOPICS_DIR, Engine
+from tests.protocol.history import batch_of, documents_of, marker_of, summary_of
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -46,9 +46,10 @@ class Pipeline:
             self.kafka.append(TOPIC, 0, b"x")
 
     def past(self, batches: int, *, every: int = 1) -> None:
-        """The marker of landed batches of two records each, without their documents."""
+        """Marker and summary of landed batches of two records each, without their documents."""
         marker = marker_of(batches, topic=TOPIC, topic_id=self.topic_id, every=every)
         self.bucket.put_new(addresses.marker_key(CONTROL), encode(marker, {}))
+        self.bucket.put_new(SUMMARY, encode(summary_of(ADDRESS, marker, []), {}))
 
     def whole_past(self, batches: int, *, indexed: bool = False) -> None:
         """The same, with every document and object."""
@@ -119,13 +120,13 @@ def land(
 
 @pytest.mark.parametrize(("objects", "parts"), [(1, 1), (7, 1), (3, 2), (2_000, 1)])
 def test_a_batch_of_n_objects_in_p_parts_costs_the_documented_requests(objects: int, parts: int) -> None:
-    """Operator: run, marker, plan, then marker and manifest; driver: plan, manifest, marker twice; N of each else."""
+    """Operator: run, marker, plan, marker, manifest, summary; driver: plan, manifest, marker twice; N of each else."""
     pipeline = Pipeline(objects)
     pipeline.past(0)
     result, operator, driver = land(pipeline, "first", objects=objects, parts=parts)
     assert (result.status, result.batches[0].objects) == ("ok", objects)
-    # Before the job 5 GETs; after it the marker, the next plan, this plan and its manifest.
-    assert count(operator) == {"get": 5 + 4, "put_new": 2}
+    # Before the job 5 GETs; after it the marker, the next plan, this plan, its manifest, and the summary.
+    assert count(operator) == {"get": 5 + 5, "put_new": 2, "put_if_match": 1}
     assert count(driver) == {
         "get": 2 + 2,
         "put_new": 1,
@@ -137,23 +138,23 @@ def test_a_batch_of_n_objects_in_p_parts_costs_the_documented_requests(objects: 
     }
 
 
-def test_a_rerun_of_n_objects_costs_n_heads_and_five_gets() -> None:
-    """Run, marker, next plan, this plan, its manifest; and nothing is written."""
+def test_a_rerun_of_n_objects_costs_n_heads_and_six_gets() -> None:
+    """Run, marker, next plan, this plan, its manifest, the summary; and nothing is written."""
     pipeline = Pipeline(50)
     pipeline.past(0)
     land(pipeline, "first", objects=50)
     engine, store = pipeline.engine()
     assert engine.run("first").verified == 50
-    assert count(store) == {"get": 5, "head": 50}
+    assert count(store) == {"get": 6, "head": 50}
 
 
-def test_a_run_that_finds_nothing_new_costs_three_gets() -> None:
-    """Its record, the marker, the next plan; after any number of batches."""
+def test_a_run_that_finds_nothing_new_costs_four_gets() -> None:
+    """Its record, the marker, the next plan, the summary; after any number of batches."""
     pipeline = Pipeline(20_000)
     pipeline.past(10_000)
     engine, store = pipeline.engine()
     assert engine.run("nothing").status == "empty"
-    assert count(store) == {"get": 3}
+    assert count(store) == {"get": 4}
 
 
 def test_a_lost_swap_of_the_marker_costs_one_get_and_one_put_more() -> None:
@@ -184,7 +185,7 @@ def test_what_a_run_costs_does_not_grow_with_the_number_of_batches_before(batche
     assert len(marker.body) < 400
     result, operator, driver = land(pipeline, "next", objects=3)
     assert result.batches[0].batch == batches + 1
-    assert (count(operator)["get"], count(driver)["get"]) == (10, 4)
+    assert (count(operator)["get"], count(driver)["get"]) == (11, 4)
 
 
 def test_an_open_batch_costs_later_runs_only_the_read_of_its_own_plan() -> None:
@@ -197,15 +198,17 @@ def test_an_open_batch_costs_later_runs_only_the_read_of_its_own_plan() -> None:
     pipeline.bucket.delete(addresses.marker_key(CONTROL))
     pipeline.bucket.delete(addresses.manifest_key(CONTROL, 2))
     pipeline.bucket.put_new(addresses.marker_key(CONTROL), encode(opened, {}))
+    pipeline.bucket.delete(SUMMARY)
+    pipeline.bucket.put_new(SUMMARY, encode(summary_of(ADDRESS, opened, []), {}))
     pipeline.fill(3)
     window = {0: (2 * BATCHES, 2 * BATCHES + 3)}
     result, operator, driver = land(pipeline, "next", objects=3, offsets="data_interval", window=window)
     assert [b.batch for b in result.batches] == [BATCHES + 1]
     # The run reads the open plan once, and keeps it.
-    assert (count(operator)["get"], count(driver)["get"]) == (10 + 1, 4)
+    assert (count(operator)["get"], count(driver)["get"]) == (11 + 1, 4)
     again, store = pipeline.engine()
     assert again.run("next", "data_interval", window=window).verified == 3
-    assert count(store) == {"get": 5 + 1, "head": 3}
+    assert count(store) == {"get": 6 + 1, "head": 3}
 
 
 def test_a_marker_grows_with_the_gaps_in_its_coverage_only() -> None:
@@ -283,7 +286,7 @@ def test_a_new_run_over_the_oldest_window_reads_the_log_concurrently(history: Pi
     """All plans have to be read, a few dozen at a time; of the manifests only that of the window."""
     result, store, rounds = over(copy_of(history), (0, 2))
     assert [b.batch for b in result.batches] == [1]
-    assert count(store) == {"get": 1 + 1 + 1 + BATCHES + 1, "head": 1, "list": 1}
+    assert count(store) == {"get": 1 + 1 + 1 + BATCHES + 1 + 1, "head": 1, "list": 1}
     assert len(rounds.sizes) < BATCHES / 20
 
 
@@ -291,7 +294,7 @@ def test_a_new_run_over_the_latest_window_reads_one_plan(history: Pipeline) -> N
     """With any number of earlier batches."""
     result, store, _ = over(copy_of(history), (2 * BATCHES - 2, 2 * BATCHES))
     assert [b.batch for b in result.batches] == [BATCHES]
-    assert count(store) == {"get": 5, "head": 1}
+    assert count(store) == {"get": 6, "head": 1}
 
 
 def test_a_verification_of_everything_reads_each_document_once_and_concurrently(history: Pipeline) -> None:
@@ -315,13 +318,13 @@ def test_a_run_over_everything_checks_the_objects_of_many_batches_together(histo
 
 
 def test_status_reads_the_latest_batches_only(history: Pipeline) -> None:
-    """Marker, its plan and that of the next batch, and two documents for each batch that is shown."""
+    """Marker, the plan of the next batch, and two documents for each batch that is shown."""
     engine, store = copy_of(history).engine()
     status = topic_status(engine.log, history.kafka, last=5)
     assert status is not None
     assert status.batches == BATCHES
     # The tables that own objects are listed.
-    assert count(store) == {"get": 1 + 2 + 2 * 5, "list": 1}
+    assert count(store) == {"get": 1 + 1 + 2 * 5, "list": 1}
 
 
 def test_a_repair_reads_the_log_once_and_concurrently(indexed_history: Pipeline) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from airflow_provider_kafka_s3.exceptions import KafkaUnavailableError
 from airflow_provider_kafka_s3.testing.invariants import check_unchanged, snapshot
+from airflow_provider_kafka_s3.ui import model
 from airflow_provider_kafka_s3.ui.pages import HEADERS, ROUTES, Response
 from airflow_provider_kafka_s3.ui.server import local_server
 from tests.unit.ui.conftest import Lake
@@ -104,12 +105,59 @@ def test_a_topic_that_cannot_be_read_hides_no_other_one(lake: Lake) -> None:
     """Its row has the error."""
     for topic in ("orders", "refunds"):
         lake.land(topic, 1, run="r1")
-    marker = "topics/_kafka_s3/shop/refunds/marker.json"
-    lake.bucket.delete(marker)
-    lake.bucket.put_new(marker, b"{")
+    for name in ("shop/refunds/marker.json", "_summaries/shop/refunds.json"):
+        lake.bucket.delete(f"topics/_kafka_s3/{name}")
+        lake.bucket.put_new(f"topics/_kafka_s3/{name}", b"{")
     assert {topic: row["state"] for topic, row in rows(lake).items()} == {"refunds": "unknown", "orders": "well"}
     assert "marker" in rows(lake)["refunds"]["reason"]
     assert lake.get("topic/0/shop/refunds").status == 200
+
+
+def test_a_list_of_topics_that_are_well_takes_two_listings(lake: Lake) -> None:
+    """What was read once is read again only where it has changed: the summary of one topic."""
+    for number in range(50):
+        lake.land(f"topic-{number}", 1, run="r1", at=DAY)
+    assert {row["state"] for row in rows(lake).values()} == {"well"}
+    lake.land("topic-7", 3, run="r2", at=DAY)
+    lake.requests.requests.clear()
+    assert rows(lake)["topic-7"]["batches"] == 2
+    sent = [(request.operation, request.key) for request in lake.requests.requests]
+    assert sent == [
+        ("list", "topics/_kafka_s3/_summaries/"),
+        ("list", "topics/_kafka_s3/_owners/"),
+        ("get", "topics/_kafka_s3/_summaries/shop/topic-7.json"),
+    ]
+
+
+def test_the_list_has_the_records_of_the_last_day(lake: Lake) -> None:
+    """Those of batches whose newest record is of the last 24 hours; the newest record is that of all batches."""
+    for day in (1, 2, 3):
+        lake.land("orders", day, run=f"r{day}", at=day * DAY + DAY // 2)
+    lake.time = (3 * DAY + DAY // 2) / 1000
+    row = rows(lake)["orders"]
+    assert (row["records"], row["size"], row["newest"]) == (3, 6, "1970-01-04T12:00:00Z")
+
+
+def test_a_topic_without_a_summary_is_read_from_its_log(lake: Lake) -> None:
+    """As after an upgrade, until its next run; and a damaged one hides nothing."""
+    for topic in ("orders", "refunds"):
+        lake.land(topic, 2, run="r1")
+        lake.bucket.delete(f"topics/_kafka_s3/_summaries/shop/{topic}.json")
+    lake.bucket.put_new("topics/_kafka_s3/_summaries/shop/refunds.json", b"{")
+    assert {topic: (row["state"], row["batches"]) for topic, row in rows(lake).items()} == {
+        "orders": ("well", 1),
+        "refunds": ("well", 1),
+    }
+
+
+def test_an_open_batch_of_a_topic_with_trouble_is_in_the_list(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A summary does not have it; the logs of topics with trouble are read, up to a limit."""
+    lake.land("orders", 2, run="r1")
+    lake.append("orders", 50)
+    lake.plan("orders", run="r2")
+    assert "1 batch open" in rows(lake)["orders"]["reason"]
+    monkeypatch.setattr(model, "_IN_FULL", 0)
+    assert rows(lake)["orders"]["reason"] == "50 offsets wait, more than the last batches had"
 
 
 def test_the_page_of_a_topic_has_its_partitions_days_and_batches(lake: Lake) -> None:
