@@ -25,10 +25,14 @@ from airflow_provider_kafka_s3.batch.log_index import summaries
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
 from airflow_provider_kafka_s3.config import JsonLines, Layout, Limits, RawBytes
 from airflow_provider_kafka_s3.documents import addresses
+from airflow_provider_kafka_s3.documents.addresses import TopicAddress
+from airflow_provider_kafka_s3.documents.codec import encode
 from airflow_provider_kafka_s3.documents.manifest import SliceResult, SliceRows
+from airflow_provider_kafka_s3.documents.owner import Owner
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.inspect.status import topic_status
 from airflow_provider_kafka_s3.kafka.offsets import TopicInfo
+from airflow_provider_kafka_s3.kafka.source import KafkaSource
 from airflow_provider_kafka_s3.maintenance.gc import find_garbage
 from airflow_provider_kafka_s3.maintenance.repair import repair
 from airflow_provider_kafka_s3.parallel import in_threads
@@ -42,10 +46,12 @@ from airflow_provider_kafka_s3.storage.s3 import S3Store, make_client
 from airflow_provider_kafka_s3.submit.topic_runs import land_topics
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from airflow_provider_kafka_s3.testing.stores import FaultyStore, Request
+from airflow_provider_kafka_s3.ui.model import topic_rows
+from airflow_provider_kafka_s3.ui.places import Connected, Place
 from dev.kafka_broker import KafkaBroker, Message
 from tests.benchmark.data import START
 from tests.benchmark.measure import peak_memory
-from tests.protocol.history import batch_of, documents_of
+from tests.protocol.history import batch_of, documents_of, marker_of, summary_of
 from tests.protocol.made_history import LongTopic, MadeHistory
 from tests.spark.pipeline import CREDENTIALS, ROOT, Pipeline, s3_settings, spark_conf
 
@@ -69,7 +75,7 @@ def scale(config: dict[str, Any], broker: KafkaBroker) -> dict[str, dict[str, An
         config: ``endpoint`` and ``bootstrap_servers``.
         broker: for the topics.
     """
-    figures = {case: _case(case, config) for case in _CASES if case not in TOPICS}
+    figures = {case: _case(case, config) for case in _CASES if case not in {*TOPICS, "page"}}
     for case, (topics, partitions) in TOPICS.items():
         # The first one warms Spark up.
         names = [f"scale-{partitions}-{n:04d}" for n in range(topics + 1)]
@@ -82,6 +88,8 @@ def scale(config: dict[str, Any], broker: KafkaBroker) -> dict[str, dict[str, An
         for name in names:
             broker.produce(name, records)
         figures[case] = _case(case, {**config, "topics": names})
+        if partitions == 1:
+            figures["page"] = _case("page", {**config, "topics": names[1:]})
     return figures
 
 
@@ -425,10 +433,42 @@ def _topics(config: dict[str, Any]) -> dict[str, Any]:
     return figures
 
 
+def _page(config: dict[str, Any]) -> dict[str, Any]:
+    """The list of all topics: the first look of a process, and one after a topic has landed something."""
+    simulated, source = _SimulatedPipeline(config), KafkaSource({"bootstrap.servers": config["bootstrap_servers"]})
+    topics = config["topics"]
+
+    def put(topic: str) -> None:
+        address = TopicAddress(topics_dir="topics", pipeline=_PIPELINE, topic=topic)
+        marker = marker_of(BATCHES, topic=topic, topic_id=source.describe(topic).topic_id or "")
+        for key, document in (
+            (address.owner_key, Owner(pipeline=_PIPELINE, topic=topic)),
+            (addresses.summary_key(address), summary_of(address, marker, [])),
+        ):
+            simulated.raw.store.put_new(key, encode(document, {}))
+
+    in_threads(put, topics, threads=32)
+    place = Place("s3://lake", "topics", lambda: Connected(simulated.store, source))
+    now = dt.datetime.now(dt.UTC)
+
+    def look() -> None:
+        assert {row.state for row in topic_rows({0: place}, now)} == {"well"}
+
+    figures: dict[str, Any] = {"topics": len(topics), "batches": BATCHES}
+    figures["first_s"], figures["first_requests"] = simulated.timed(look)
+    key = addresses.summary_key(TopicAddress(topics_dir="topics", pipeline=_PIPELINE, topic=topics[0]))
+    stored = simulated.raw.store.get(key)
+    assert stored is not None
+    simulated.raw.store.put_if_match(key, stored.body + b" ", etag=stored.etag)
+    figures["later_s"], figures["later_requests"] = simulated.timed(look)
+    return figures
+
+
 _CASES: Final[dict[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
     "objects": _objects,
     "history": _history,
     "million": _million,
+    "page": _page,
     **dict.fromkeys(TOPICS, _topics),
 }
 _MANY_BATCHES: Final = (10_000, 100_000, 1_000_000)
