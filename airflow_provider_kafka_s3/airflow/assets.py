@@ -17,7 +17,17 @@ if TYPE_CHECKING:
 
 __all__ = ["announce", "event_extra"]
 
-_FIELDS: Final = ("status", "records", "tombstones", "ignored", "dead_letters", "objects", "size", "landed")
+_FIELDS: Final = (
+    "status",
+    "records",
+    "tombstones",
+    "ignored",
+    "dead_letters",
+    "objects",
+    "size",
+    "landed",
+    "unknown_fields",
+)
 
 
 def event_extra(run: RunContext, returned: Mapping[str, Any]) -> dict[str, Any]:
@@ -38,6 +48,7 @@ def event_extra(run: RunContext, returned: Mapping[str, Any]) -> dict[str, Any]:
                                "objects": 12, "size": 5242880,
                                "landed": {"batches": 1, "records": 40000, "tombstones": 0, "ignored": 0,
                                           "dead_letters": 0, "objects": 12, "size": 5242880},
+                               "unknown_fields": {"records": 0, "landed": 0, "names": []},
                                "batches": [7], "landed_batches": [7], "offsets": {"0": [[100, 150]]}, "skipped": {}}}}
 
     Args:

@@ -13,7 +13,7 @@ from airflow.providers.common.compat.sdk import (  # noqa: TID253 - after AIRFLO
     AssetAlias,
 )
 
-from airflow_provider_kafka_s3.config import Limits
+from airflow_provider_kafka_s3.config import JsonConverter, Limits
 
 if TYPE_CHECKING:
     from tests.unit.operators.conftest import Bench
@@ -30,6 +30,7 @@ def test_the_event_of_an_outlet_has_counts_and_offsets_of_the_window(topics: Ben
     extra = json.loads(json.dumps(topics.outlet_events[lake].extra))
     for counts in (extra["landed"], *(t["landed"] for t in extra["topics"].values()), *extra["topics"].values()):
         assert (counts.pop("size") > 0) == (counts["records"] > 0)
+    none_unknown = {"records": 0, "landed": 0, "names": []}
     nothing = {"batches": 0, "records": 0, "tombstones": 0, "ignored": 0, "dead_letters": 0, "objects": 0}
     assert extra == {
         "bucket": "lake",
@@ -51,6 +52,7 @@ def test_the_event_of_an_outlet_has_counts_and_offsets_of_the_window(topics: Ben
                 "dead_letters": 0,
                 "objects": 1,
                 "landed": {"batches": 1, "records": 1, "tombstones": 0, "ignored": 0, "dead_letters": 0, "objects": 1},
+                "unknown_fields": none_unknown,
                 "batches": [1],
                 "landed_batches": [1],
                 "offsets": {"0": [[0, 1]]},
@@ -64,6 +66,7 @@ def test_the_event_of_an_outlet_has_counts_and_offsets_of_the_window(topics: Ben
                 "dead_letters": 0,
                 "objects": 1,
                 "landed": {"batches": 1, "records": 2, "tombstones": 0, "ignored": 0, "dead_letters": 0, "objects": 1},
+                "unknown_fields": none_unknown,
                 "batches": [1],
                 "landed_batches": [1],
                 "offsets": {"0": [[0, 2]]},
@@ -77,6 +80,7 @@ def test_the_event_of_an_outlet_has_counts_and_offsets_of_the_window(topics: Ben
                 "dead_letters": 0,
                 "objects": 0,
                 "landed": nothing,
+                "unknown_fields": none_unknown,
                 "batches": [],
                 "landed_batches": [],
                 "offsets": {},
@@ -120,3 +124,13 @@ def test_only_assets_of_a_successful_run_have_events(topics: Bench) -> None:
     assert not topics.outlet_events
     context_without = topics.run(topics.task())
     assert context_without["status"] == "ok"
+
+
+def test_the_event_has_the_fields_that_the_declared_schema_does_not_have(topics: Bench) -> None:
+    """Of each topic, as in the task's XCom: who reads the topic by the asset sees that its records have more."""
+    lake = Asset("s3://lake/topics")
+    schema = '{"type": "record", "name": "Order", "fields": [{"name": "n", "type": "long"}]}'
+    topics.fill("orders", [{"n": 3, "vat": 1}])
+    topics.run(topics.task(value_converter=JsonConverter(schema=schema), outlets=[lake]))
+    unknown = topics.outlet_events[lake].extra["topics"]["orders"]["unknown_fields"]
+    assert unknown == {"records": 1, "landed": 1, "names": ["vat"]}
