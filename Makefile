@@ -4,7 +4,8 @@
 # One environment per generation of Airflow. The first is the default; the second is only for tests with Airflow 2.
 VENV := .venv
 VENV_2 := .venv-2.11
-# Both have the oldest Spark and Python that are tested; this one has the newest.
+# Both have the oldest Spark and Python that are tested; this one has the newest, and the provider of OpenLineage, with
+# which every process of Airflow takes longer to start.
 VENV_SPARK := .venv-spark-4.2
 BUILD := .build
 UV_VERSION := 0.13.9
@@ -116,7 +117,7 @@ lock: $(UV) ## resolve the dependencies again and write the locks
 	    --output-file requirements/airflow-$$version.lock >/dev/null || exit 1; \
 	done
 	@echo "Resolving them for both and the newest Spark ..."
-	@$(RESOLVE) --universal requirements/airflow-3.3.in --extra spark --output-file requirements/spark-4.2.lock >/dev/null
+	@$(RESOLVE) --universal requirements/airflow-3.3.in --extra spark --group lineage --output-file requirements/spark-4.2.lock >/dev/null
 	@$(RESOLVE) requirements/airflow-2.11.in --extra spark --output-file requirements/spark-4.2-airflow-2.11.lock >/dev/null
 	@echo "Resolving the requirements of Spark's workers at their oldest allowed versions ..."
 	@$(UV) pip compile $(UV_FLAGS) spark_jobs/requirements.txt --resolution lowest-direct --python-version 3.11 \

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from airflow.providers.common.compat.sdk import BaseOperator  # noqa: TID253 - it is the base class
@@ -100,6 +100,8 @@ class KafkaS3ToIcebergOperator(BaseOperator):
         self.keep_snapshots_hours = keep_snapshots_hours
         self.iceberg_conn_id = iceberg_conn_id
         self.aws_conn_id = aws_conn_id
+        # For OpenLineage: the bucket, the catalog, and what was added.
+        self._lineage: tuple[S3Access, dict[str, Any], dict[TopicAddress, Added]] | None = None
         for name in ("bucket", "pipeline", "table", "iceberg_conn_id"):
             parameters.require_text(name, getattr(self, name))
         require_type("owned_by", owned_by, Literal["pipeline", "table"])
@@ -117,13 +119,15 @@ class KafkaS3ToIcebergOperator(BaseOperator):
             added: dict[str, Added] = {}
             errors: list[KafkaS3Error] = []
             access = connections.s3_access(self.aws_conn_id)
-            with self._catalog(access) as catalog:
+            properties = connections.catalog_properties(self.iceberg_conn_id)
+            with self._catalog(properties, access) as catalog:
                 for topic, table in tables.items():
                     try:
                         added[topic] = self._add(catalog, access, topic, table)
                     except KafkaS3Error as e:
                         # Other topics have tables of their own.
                         errors.append(e)
+            self._lineage = access, properties, {self._address(topic): each for topic, each in added.items()}
             returned = {topic: _to_xcom(each) for topic, each in added.items()}
             for topic, each in added.items():
                 metrics.send("table_records", each.records, topic=topic)
@@ -142,21 +146,27 @@ class KafkaS3ToIcebergOperator(BaseOperator):
             keep_snapshots_hours=self.keep_snapshots_hours,
         )
 
-    def _catalog(self, access: S3Access) -> Catalog:
+    def get_openlineage_facets_on_complete(self, task_instance: object) -> Any:  # noqa: ARG002 - Airflow calls it so
+        """Prefixes, tables and counts for OpenLineage; None: the task failed before anything was added."""
+        if self._lineage is None:
+            return None
+        from airflow_provider_kafka_s3.airflow.lineage import table_lineage
+
+        return table_lineage(self.bucket, *self._lineage)
+
+    def _catalog(self, properties: Mapping[str, Any], access: S3Access) -> Catalog:
         from airflow_provider_kafka_s3.tables.installed import require_iceberg
 
         require_iceberg()
         from airflow_provider_kafka_s3.tables.iceberg.catalog import open_catalog, with_files
 
-        properties = connections.catalog_properties(self.iceberg_conn_id)
         return open_catalog(self.iceberg_conn_id, with_files(properties, access.settings, access.credentials))
 
     def _add(self, catalog: Catalog, access: S3Access, topic: str, table: str) -> Added:
         from airflow_provider_kafka_s3.batch.location import TopicLocation
         from airflow_provider_kafka_s3.tables.iceberg.topic_table import TopicTable
 
-        address = TopicAddress(topics_dir=self.topics_dir, pipeline=self.pipeline, topic=topic)
-        place = TopicLocation(self.bucket, address, access.settings, access.credentials)
+        place = TopicLocation(self.bucket, self._address(topic), access.settings, access.credentials)
         added = TopicTable(catalog, table, place.open_log(), self.bucket, self._settings()).add()
         self.log.info(
             "topic %s: %s with %s added to table %s, which has batches up to %d",
@@ -167,6 +177,9 @@ class KafkaS3ToIcebergOperator(BaseOperator):
             added.last,
         )
         return added
+
+    def _address(self, topic: str) -> TopicAddress:
+        return TopicAddress(topics_dir=self.topics_dir, pipeline=self.pipeline, topic=topic)
 
 
 def _to_xcom(added: Added) -> dict[str, Any]:

@@ -20,7 +20,6 @@ from airflow.providers.common.compat.sdk import (  # noqa: TID253 - light, and l
 )
 
 from airflow_provider_kafka_s3.airflow import assets, connections, links, parameters, run_window, xcom
-from airflow_provider_kafka_s3.airflow.lineage import RunLineage
 from airflow_provider_kafka_s3.airflow.metrics import Stopwatch, TaskMetrics, task_metrics
 from airflow_provider_kafka_s3.airflow.partitions import add_partitions, require_tables
 from airflow_provider_kafka_s3.airflow.run_settings import RunSettings
@@ -306,7 +305,8 @@ class KafkaToS3Operator(SparkSubmitOperator):
         self.kafka_conn_id = kafka_conn_id
         # URLs of the buttons of this try, see links.push.
         self.link_urls: dict[str, str] = {}
-        self._lineage: RunLineage | None = None
+        # For OpenLineage: of this try, and its XCom.
+        self._lineage: tuple[RunContext, dict[str, Any] | None] | None = None
         self._job: SparkJob | None = None
         self._killed = False
         self._warm_seconds = 0
@@ -429,7 +429,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
             run = prepare_run(self._run_settings(), context, resolved)
             if not run.runs:
                 return self._announce(context, run, xcom.to_xcom({}, resolved), resolved)
-            self._lineage = RunLineage.of(run)
+            self._lineage = run, None
         stopwatch = Stopwatch("plan")
 
         def execute_plans(plans: Mapping[str, Plan]) -> Mapping[str, Exception]:
@@ -455,7 +455,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
             message, terminal, cause = xcom.failure(landed.errors, landed.results)
             error = task_error(self.log, message, terminal=terminal, cause=cause)
             raise error from error.__cause__
-        self._lineage = RunLineage.of(run, returned)
+        self._lineage = run, returned
         links.push(self.link_urls, context, manifest_url=links.manifest_url(run, returned))
         self._announce(context, run, returned, resolved)
         if len(landed.results) > 1:
@@ -530,4 +530,8 @@ class KafkaToS3Operator(SparkSubmitOperator):
 
     def get_openlineage_facets_on_complete(self, task_instance: object) -> Any:  # noqa: ARG002 - Airflow calls it so
         """Topics, prefixes and counts for OpenLineage; None: the task failed before its connections were read."""
-        return self._lineage.to_openlineage() if self._lineage is not None else None
+        if self._lineage is None:
+            return None
+        from airflow_provider_kafka_s3.airflow.lineage import run_lineage
+
+        return run_lineage(*self._lineage)

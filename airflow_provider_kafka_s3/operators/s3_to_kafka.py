@@ -22,8 +22,10 @@ from airflow_provider_kafka_s3.times import parse_time
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
+    from airflow_provider_kafka_s3.batch.location import TopicLocation
     from airflow_provider_kafka_s3.replay.process import ReplayProcess
     from airflow_provider_kafka_s3.replay.request import Missing, ReplayRequest, Writer
+    from airflow_provider_kafka_s3.replay.run import Replayed
 
 __all__ = ["S3ToKafkaOperator"]
 
@@ -138,6 +140,8 @@ class S3ToKafkaOperator(BaseOperator):
         self.aws_conn_id = aws_conn_id
         self._process: ReplayProcess | None = None
         self._killed = False
+        # For OpenLineage: the landed topic, the cluster, and the result.
+        self._lineage: tuple[TopicLocation, dict[str, Any], Replayed | None] | None = None
         for name in ("bucket", "topic", "pipeline", "target"):
             parameters.require_text(name, getattr(self, name))
         require_type("on_empty", on_empty, Literal["fail", "skip"])
@@ -164,12 +168,14 @@ class S3ToKafkaOperator(BaseOperator):
                 connections.connection_options(self.kafka_conn_id, self.aws_conn_id),
             )
             config = connections.kafka_config(self.kafka_conn_id)
+            self._lineage = place, config, None
             try:
                 done = replay(place, config, self._request(context), process=self._process)
             except NothingToReplayError as e:
                 if self.on_empty == "skip":
                     raise AirflowSkipException(message_of(e)) from e
                 raise
+            self._lineage = place, config, done
             records = sum(done.sent.values())
             metrics.send("replayed_records", records, topic=self.topic)
         self.log.info(
@@ -188,6 +194,15 @@ class S3ToKafkaOperator(BaseOperator):
         self._killed = True
         if self._process is not None:
             self._process.kill()
+
+    def get_openlineage_facets_on_complete(self, task_instance: object) -> Any:  # noqa: ARG002 - Airflow calls it so
+        """The prefix, the target and counts for OpenLineage; None: the task failed before its connections were read."""
+        if self._lineage is None:
+            return None
+        from airflow_provider_kafka_s3.airflow.lineage import replay_lineage
+
+        place, config, replayed = self._lineage
+        return replay_lineage(place, config, self.target, self.written_by, replayed)
 
     def _request(self, context: Context) -> ReplayRequest:
         from airflow_provider_kafka_s3.replay.request import ReplayRequest

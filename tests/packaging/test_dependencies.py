@@ -24,6 +24,7 @@ OPTIONAL: Final = {
     "flask": "comes with the web server of Airflow 2, which alone imports the view of the page",
     "flask_appbuilder": "as flask",
     "airflow.providers.openlineage": "imported only when Airflow's OpenLineage provider calls",
+    "openlineage": "as above: its client",
 }
 """Optional imports, and why the package works without them."""
 

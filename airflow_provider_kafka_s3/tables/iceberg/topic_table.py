@@ -93,6 +93,8 @@ class Added:
         commits: number of commits.
         removed: objects that were removed, since they were accepted as lost.
         snapshot: id of the table's current snapshot; None: there is none.
+        location: URL of the table's folder; None: there is no table.
+        schema: of the table.
     """
 
     table: str
@@ -103,6 +105,8 @@ class Added:
     commits: int = 0
     removed: int = 0
     snapshot: int | None = None
+    location: str | None = None
+    schema: Schema | None = field(default=None, repr=False)
 
     def and_more(self, objects: Sequence[SnapshotObject]) -> Added:
         """This, and the objects of one more commit."""
@@ -236,8 +240,11 @@ class TopicTable:
                 advance(now - last)
                 last = now
                 log.info("table %s: batches up to %d of %d are in", self.table, last, snapshot.batch)
-        head = None if table is None else table.metadata.current_snapshot_id
-        return replace(added, last=last, snapshot=head)
+        added = replace(added, last=last)
+        if table is None:
+            return added
+        head = table.metadata.current_snapshot_id
+        return replace(added, snapshot=head, location=table.location(), schema=table.schema())
 
     def status(self) -> TableStatus:
         """How far the table is behind the log; nothing is changed."""
