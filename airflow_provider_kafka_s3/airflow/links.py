@@ -10,12 +10,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote, urlencode, urlsplit, urlunsplit
+from urllib.parse import quote
 
 from airflow.providers.common.compat.sdk import BaseOperatorLink  # noqa: TID253 - it is the base class
 
 from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.exceptions import KafkaS3Error
+from airflow_provider_kafka_s3.storage.browser import browser_url
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import BaseOperator, Context
@@ -28,7 +29,6 @@ __all__ = [
     "SparkHistoryLink",
     "manifest_url",
     "marker_url",
-    "object_url",
     "push",
     "spark_url",
 ]
@@ -36,9 +36,6 @@ __all__ = [
 _MANIFEST: Final = "manifest_url"
 _MARKER: Final = "marker_url"
 _SPARK: Final = "spark_url"
-
-_CONSOLES: Final = {"cn-": "console.amazonaws.cn", "us-gov-": "console.amazonaws-us-gov.com"}
-"""Prefix of the names of regions -> host of their console, for regions outside of the standard partition."""
 
 
 class _TaskLink(BaseOperatorLink):
@@ -134,29 +131,6 @@ def manifest_url(run: RunContext, returned: Mapping[str, Any]) -> str | None:
     return _of_task(run, lambda topic: addresses.manifest_key(run.runs[topic].log.prefix, last[topic]))
 
 
-def object_url(run: RunContext, key: str) -> str:
-    """URL of a key for a browser: in the AWS console, or at the endpoint of another store.
-
-    Airflow 3 shows no button for an ``s3://`` URL. The response of an endpoint to a browser depends on the store: MinIO
-    redirects to its console, others return the object, if it can be read without credentials.
-    """
-    settings = run.access.settings
-    endpoint = urlsplit(settings.endpoint_url or "")
-    if settings.endpoint_url and not (endpoint.hostname or "").endswith((".amazonaws.com", ".amazonaws.com.cn")):
-        # Without user and password.
-        base = urlunsplit(endpoint._replace(netloc=endpoint.netloc.rpartition("@")[2], query="", fragment=""))
-        if key.endswith("/"):  # no object has this key: a listing
-            query = urlencode({"list-type": 2, "prefix": key})
-            return f"{base.rstrip('/')}/{quote(run.bucket)}?{query}"
-        path = quote(f"{run.bucket}/{key}")
-        return f"{base.rstrip('/')}/{path}"
-    region = settings.region or ""
-    console = next((c for start, c in _CONSOLES.items() if region.startswith(start)), "console.aws.amazon.com")
-    kind = "buckets" if key.endswith("/") else "object"
-    query = urlencode({**({"region": region} if region else {}), "prefix": key})
-    return f"https://{console}/s3/{kind}/{quote(run.bucket)}?{query}"
-
-
 def spark_url(history_url: str | None, application_id: str | None) -> str | None:
     """URL of a Spark application on the history server; None: unknown.
 
@@ -173,7 +147,9 @@ def spark_url(history_url: str | None, application_id: str | None) -> str | None
 
 def _of_task(run: RunContext, key: Callable[[str], str]) -> str:
     topics = list(run.runs)
+    # Airflow 3 shows no button for an ``s3://`` URL.
     if len(topics) == 1:
-        return object_url(run, key(topics[0]))
+        return browser_url(run.access.settings, run.bucket, key(topics[0]))
     # The folder of the pipeline: `<topics_dir>/_kafka_s3/<pipeline>/`.
-    return object_url(run, run.runs[topics[0]].log.prefix.rstrip("/").rpartition("/")[0] + "/")
+    folder = run.runs[topics[0]].log.prefix.rstrip("/").rpartition("/")[0] + "/"
+    return browser_url(run.access.settings, run.bucket, folder)

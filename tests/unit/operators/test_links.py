@@ -15,7 +15,6 @@ from airflow.providers.common.compat.sdk import (  # noqa: TID253 - after AIRFLO
     XCom,
 )
 
-from airflow_provider_kafka_s3.airflow import links
 from airflow_provider_kafka_s3.config import Limits
 from airflow_provider_kafka_s3.exceptions import KafkaUnavailableError
 
@@ -120,27 +119,6 @@ def test_no_link_leads_to_a_marker_that_does_not_exist(topics: Bench, monkeypatc
     with pytest.raises(AirflowException):
         topics.run(topics.task())
     assert topics.pushed == {}
-
-
-@pytest.mark.parametrize(
-    ("endpoint", "region", "expected"),
-    [
-        ("http://minio:9000", "us-east-1", "http://minio:9000/lake/a%20b/c"),
-        ("https://u:secret@store/s3/", None, "https://store/s3/lake/a%20b/c"),
-        (None, None, "https://console.aws.amazon.com/s3/object/lake?prefix=a+b%2Fc"),
-        (
-            "https://s3.eu-central-1.amazonaws.com",
-            "eu-central-1",
-            "https://console.aws.amazon.com/s3/object/lake?region=eu-central-1&prefix=a+b%2Fc",
-        ),
-        (None, "cn-north-1", "https://console.amazonaws.cn/s3/object/lake?region=cn-north-1&prefix=a+b%2Fc"),
-    ],
-)
-def test_a_bucket_at_aws_is_shown_by_its_console(endpoint: str | None, region: str | None, expected: str) -> None:
-    """The links of another store are URLs of the object at its endpoint."""
-    settings = SimpleNamespace(endpoint_url=endpoint, region=region)
-    work: Any = SimpleNamespace(bucket="lake", access=SimpleNamespace(settings=settings))
-    assert links.object_url(work, "a b/c") == expected
 
 
 @pytest.mark.parametrize("crash", [None, "Error code is: 137."])
