@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider_kafka_s3.documents.codec import builtins, printable
@@ -14,8 +15,9 @@ if TYPE_CHECKING:
     from airflow_provider_kafka_s3.batch.log import TopicLog
     from airflow_provider_kafka_s3.batch.view import View
     from airflow_provider_kafka_s3.config import Layout
+    from airflow_provider_kafka_s3.documents.log_index import IndexedBatch
 
-__all__ = ["layout_changes", "warn_if_layout_changes"]
+__all__ = ["LayoutPeriod", "last_layout_period", "layout_changes", "warn_if_layout_changes"]
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +57,57 @@ def warn_if_layout_changes(topic_log: TopicLog, view: View, layout: Layout) -> N
                 few(changes, by="; "),
             )
         return
+
+
+@dataclass(frozen=True)
+class LayoutPeriod:
+    """Consecutive batches of data with one layout.
+
+    Attributes:
+        layout: of the last one of them.
+        first: number of the first one.
+        changes: settings in which the layout before it differs; empty: there is no batch of data before it.
+    """
+
+    layout: Layout
+    first: int
+    changes: tuple[str, ...]
+
+
+def last_layout_period(topic_log: TopicLog, batches: Sequence[IndexedBatch]) -> LayoutPeriod | None:
+    """The layout of the newest batch of data, and since which batch it holds; None: there is no such batch.
+
+    Reads a plan for each layout of each index document back to the last change.
+
+    Args:
+        topic_log: the control documents of the topic.
+        batches: of :func:`~airflow_provider_kafka_s3.batch.log_index.indexed_batches`, ascending.
+
+    Raises:
+        ControlError: a plan is gone or cannot be trusted.
+        TransientError: try again.
+    """
+    newest: Layout | None = None
+    first = 0
+    alike: set[int] = set()
+    for batch in reversed(batches):
+        like = batch.same_layout_as
+        if like is None:
+            continue
+        if newest is None:
+            newest = _layout(topic_log, batch.batch)
+        if like not in alike:
+            if changes := layout_changes(_layout(topic_log, like), newest):
+                return LayoutPeriod(newest, first, tuple(changes))
+            alike.add(like)
+        first = batch.batch
+    return None if newest is None else LayoutPeriod(newest, first, ())
+
+
+def _layout(topic_log: TopicLog, batch: int) -> Layout:
+    plan, _ = topic_log.require_plan(batch)
+    assert plan.layout is not None, "it is of data"
+    return plan.layout
 
 
 def layout_changes(before: Layout, now: Layout) -> list[str]:

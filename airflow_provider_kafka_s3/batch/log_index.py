@@ -242,10 +242,12 @@ def indexed_batches(
 ) -> Iterator[IndexedBatch]:
     """Every resolved batch from ``first`` on as the index has it; those without an index by their documents.
 
-    As :func:`summaries`, but a claim with too many ranges for the index stays None, so no plan is read for it.
+    As :func:`summaries`, but a claim with too many ranges for the index stays None, so no plan is read for it, and
+    ``same_layout_as`` is the first batch with the layout in the index document, or of those that are in none.
     """
+    layouts: dict[Layout, int] = {}
     for part in parts(topic_log, marker, first, parallel=parallel):
-        yield from read_documents(topic_log, part.numbers, parallel) if part.batches is None else part.batches
+        yield from read_documents(topic_log, part.numbers, parallel, layouts) if part.batches is None else part.batches
 
 
 def disjoint(

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_kafka_s3.batch.layout_changes import layout_changes
+from airflow_provider_kafka_s3.batch.derived.log_indexes import write_missing
+from airflow_provider_kafka_s3.batch.layout_changes import last_layout_period, layout_changes
+from airflow_provider_kafka_s3.batch.log_index import indexed_batches
 from airflow_provider_kafka_s3.config import (
     ByField,
     Chain,
@@ -22,6 +24,7 @@ from airflow_provider_kafka_s3.config import (
     Parquet,
     Rotation,
 )
+from airflow_provider_kafka_s3.parallel import in_threads
 from tests.unit.batch.simulated_topic import Topic
 
 
@@ -95,3 +98,35 @@ def test_what_differs_is_named(before: Layout, now: Layout, expected: list[str])
     found = layout_changes(before, now)
     assert found[: len(expected)] == expected
     assert bool(found) == bool(expected)
+
+
+@pytest.mark.parametrize("sizes", [(100, 1_000), (2, 4)])
+def test_the_last_layout_holds_since_its_last_change(sizes: tuple[int, ...], caplog: pytest.LogCaptureFixture) -> None:
+    """In and across index documents; neither the time of the clock nor a reset is a change."""
+    caplog.set_level(logging.ERROR)
+    clock = Daily(timestamp_from=ClockTime())
+    topic = Topic(layout_of(partitioner=clock))
+
+    def period() -> tuple[int, tuple[str, ...]] | None:
+        topic_log = topic.pipeline.log
+        topic_log.index_sizes = sizes
+        marker, _ = topic_log.require_marker()
+        write_missing(topic_log, marker, most=None, parallel=in_threads)
+        last = last_layout_period(topic_log, [*indexed_batches(topic_log, marker)])
+        return None if last is None else (last.first, last.changes)
+
+    def land(*names: str) -> None:
+        for name in names:
+            topic.append(b"1")
+            topic.land(name)
+
+    land("a", "b", "c")
+    assert period() == (1, ())
+    topic.layout = layout_of(rotation=Rotation(flush_size=7), partitioner=clock)
+    land("d", "e")
+    topic.layout = layout_of(partitioner=clock)
+    land("f")
+    topic.kafka.create_topic("orders")
+    topic.pipeline.reset(operator="me")
+    land("g", "h", "i", "j")
+    assert period() == (6, ("rotation.flush_size: 7 -> None",))
