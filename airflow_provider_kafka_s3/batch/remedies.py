@@ -52,6 +52,10 @@ class Remedies:
         """Accepts the loss of offsets that retention deleted before a batch claimed them."""
         return self._line("accept-loss", "--offsets", format_offsets(offsets))
 
+    def dead_letters(self) -> str:
+        """Prints the statement that makes a table of the dead letters of the topic."""
+        return self._line("ddl", "--dead-letters", "--dialect", "duckdb")
+
     def ddl(self, dialect: str, database: str, table: str) -> str:
         """Prints the statement that makes a table of the topic."""
         return self._line("ddl", "--dialect", dialect, "--database", database, "--table", table)
