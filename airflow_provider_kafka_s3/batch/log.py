@@ -6,6 +6,7 @@ time.
 
 from __future__ import annotations
 
+import datetime as dt
 import logging
 import re
 from collections.abc import Callable, Sequence
@@ -28,6 +29,7 @@ from airflow_provider_kafka_s3.documents.codec import (
     encode,
     printable,
     write_stamp,
+    written_at,
 )
 from airflow_provider_kafka_s3.documents.log_index import INDEX_SIZES, LogIndex
 from airflow_provider_kafka_s3.documents.manifest import Amend, Manifest
@@ -375,6 +377,14 @@ class TopicLog:
         """The process and the task that planned a batch; None for one that its plan does not name."""
         self.require_plan(batch)
         return planner_of(self._cache[addresses.plan_key(self.prefix, batch)][1])
+
+    def times(self, batch: int) -> tuple[dt.datetime | None, dt.datetime | None]:
+        """When a batch was planned, and decided, by the clocks of the writers; None: it is not, or has no such time."""
+        self.read_plan(batch)
+        self.read_manifest(batch)
+        keys = addresses.plan_key(self.prefix, batch), addresses.manifest_key(self.prefix, batch)
+        planned, decided = (written_at(self._cache[key][1]) if key in self._cache else None for key in keys)
+        return planned, decided
 
     def read_manifest(self, batch: int, *, expected: bool = False) -> Manifest | None:
         """The decision about a batch, or None while it is undecided.

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import logging
+from functools import partial
 from typing import Final
 
 from airflow_provider_kafka_s3.cli.access import Access
 from airflow_provider_kafka_s3.cli.command import Command, add_topics_dir
 from airflow_provider_kafka_s3.cli.output import Answer
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.storage.browser import browser_url
 from airflow_provider_kafka_s3.ui.pages import Pages
 from airflow_provider_kafka_s3.ui.places import Connected, Place, impatient_source
 from airflow_provider_kafka_s3.ui.server import local_server
@@ -36,7 +38,8 @@ def ui(access: Access) -> Answer:
 def _place(access: Access) -> Place:
     def connect() -> Connected:
         source = impatient_source(access.kafka_config, access.kafka_name) if access.has_kafka else None
-        return Connected(access.store, source, access.options)
+        settings, _ = access.s3_access
+        return Connected(access.store, source, access.options, partial(browser_url, settings, access.bucket))
 
     return Place(access.store.url(access.topics_dir), access.topics_dir, connect)
 

@@ -12,6 +12,7 @@ import json
 import os
 import socket
 import uuid
+from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -41,6 +42,7 @@ __all__ = [
     "encode",
     "printable",
     "write_stamp",
+    "written_at",
 ]
 
 FORMAT: Final = 1
@@ -120,6 +122,15 @@ def write_stamp(attempt: str = "") -> dict[str, str]:
         "created_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
         "version": __version__,
     }
+
+
+def written_at(envelope: Mapping[str, Any]) -> datetime.datetime | None:
+    """When a document was written, by the clock of its writer; None: its envelope has no such time."""
+    try:
+        time = datetime.datetime.fromisoformat(str(envelope.get("created_at")))
+    except ValueError:
+        return None
+    return None if time.tzinfo is None else time
 
 
 def encode(document: Document, stamp: dict[str, str], where: str = "") -> bytes:

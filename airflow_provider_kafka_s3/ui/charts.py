@@ -11,12 +11,17 @@ from markupsafe import Markup
 from airflow_provider_kafka_s3.documents.offsets import Ranges
 from airflow_provider_kafka_s3.inspect.status import PartitionStatus
 from airflow_provider_kafka_s3.messages import count
+from airflow_provider_kafka_s3.ui.model import ListedBatch
+from airflow_provider_kafka_s3.ui.texts import duration
 
-__all__ = ["calendar", "partition_bar"]
+__all__ = ["calendar", "lag_bars", "partition_bar"]
 
 _WIDTH: Final = 600
 _CELL: Final = 12
 _LEVELS: Final = 4
+_BAR: Final = 12
+_BARS: Final = 20
+_HEIGHT: Final = 60
 
 
 def partition_bar(partition: PartitionStatus) -> Markup:
@@ -64,6 +69,33 @@ def calendar(days: Sequence[tuple[dt.date, int, int]]) -> Markup:
     return _svg("calendar", weeks * _CELL, 7 * _CELL, label, shapes)
 
 
+def lag_bars(batches: Sequence[ListedBatch]) -> Markup:
+    """A bar for each batch: the age of its newest record when it was planned, and above it until it was decided."""
+    most = max((batch.times.lag or 0.0 for batch in batches), default=0.0)
+    bars = max(len(batches), _BARS)
+    shapes = []
+    for number, batch in enumerate(batches, start=bars - len(batches)):
+        times, x = batch.times, number * _BAR
+        if times.waited is None or times.took is None:
+            title = f"batch {batch.batch}: unknown"
+            shapes.append(_bar("none", x, _HEIGHT - 1, 1, title))
+            continue
+        title = f"batch {batch.batch}: {duration(times.waited)} when planned, decided {duration(times.took)} later"
+        waited, took = (seconds * _HEIGHT / (most or 1.0) for seconds in (times.waited, times.took))
+        shapes += [
+            _bar("waited", x, _HEIGHT - waited, waited, title),
+            _bar("took", x, _HEIGHT - waited - took, took, title),
+        ]
+    label = f"age of the newest record of the last {count(len(batches), 'batch')}, at most {duration(most)}"
+    return _svg("lag", bars * _BAR, _HEIGHT, label, shapes)
+
+
+def _bar(name: str, x: int, y: float, height: float, title: str) -> Markup:
+    return Markup('<rect class="{}" x="{}" y="{:.1f}" width="{}" height="{:.1f}"><title>{}</title></rect>').format(
+        name, x, y, _BAR - 2, height, title
+    )
+
+
 def _span(name: str, start: int, stop: int, end: int, title: str) -> Markup:
     x = start * _WIDTH / end
     # Thinner ones would not be seen.
@@ -74,8 +106,8 @@ def _span(name: str, start: int, stop: int, end: int, title: str) -> Markup:
 
 
 def _svg(name: str, width: int, height: int, label: str, shapes: Sequence[Markup]) -> Markup:
-    # A bar is as wide as its column; squares stay squares.
-    ratio = "none" if name == "bar" else "xMinYMin"
+    # Bars fill their place; squares stay squares.
+    ratio = "xMinYMin" if name == "calendar" else "none"
     template = Markup(
         '<svg class="{}" viewBox="0 0 {} {}" preserveAspectRatio="{}" role="img" aria-label="{}">{}</svg>'
     )

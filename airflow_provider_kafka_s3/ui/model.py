@@ -7,20 +7,35 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
+from airflow_provider_kafka_s3.batch.layout_changes import last_layout_period
+from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.log_index import indexed_batches
 from airflow_provider_kafka_s3.batch.topic_summary import current_summary
 from airflow_provider_kafka_s3.documents.addresses import TopicAddress
 from airflow_provider_kafka_s3.documents.codec import builtins
 from airflow_provider_kafka_s3.documents.log_index import IndexedBatch
+from airflow_provider_kafka_s3.documents.planner import PlannerTask
 from airflow_provider_kafka_s3.documents.topic_summary import Activity, TopicSummary
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error, message_of
-from airflow_provider_kafka_s3.inspect.status import TopicStatus, resolved_status
+from airflow_provider_kafka_s3.inspect.status import BatchStatus, TopicStatus, resolved_status
 from airflow_provider_kafka_s3.messages import count
 from airflow_provider_kafka_s3.parallel import in_threads
 from airflow_provider_kafka_s3.pipeline import TopicPipeline
+from airflow_provider_kafka_s3.reading.dead_letter_reasons import DeadLetterReasons, newest_dead_letters
 from airflow_provider_kafka_s3.ui.places import Place
+from airflow_provider_kafka_s3.ui.texts import moment
 
-__all__ = ["BatchView", "State", "TopicRow", "TopicView", "batch_view", "topic_rows", "topic_view"]
+__all__ = [
+    "BatchTimes",
+    "BatchView",
+    "ListedBatch",
+    "State",
+    "TopicRow",
+    "TopicView",
+    "batch_view",
+    "topic_rows",
+    "topic_view",
+]
 
 State = Literal["needs a person", "behind", "unknown", "well"]
 
@@ -79,6 +94,69 @@ class TopicRow:
 
 
 @dataclass(frozen=True)
+class ListedBatch:
+    """A batch in the list of the latest ones.
+
+    Attributes:
+        batch: its number.
+        state: see :class:`~airflow_provider_kafka_s3.inspect.status.BatchStatus`.
+        records: number of records in its data objects.
+        objects: number of its objects.
+        size: bytes of these.
+        dead_letters: number of dead letters.
+        planned_by: try, host and time.
+        reason: why it was abandoned, and by whom.
+        task: the Airflow task that planned it; None: unknown.
+        times: see :class:`BatchTimes`.
+    """
+
+    batch: int
+    state: str
+    records: int
+    objects: int
+    size: int
+    dead_letters: int
+    planned_by: str
+    reason: str
+    task: PlannerTask | None
+    times: BatchTimes
+
+
+@dataclass(frozen=True)
+class BatchTimes:
+    """How far a batch was behind its records: by their timestamps, and the clocks of those who wrote its documents.
+
+    Attributes:
+        planned: when it was planned; None: unknown.
+        decided: when its objects were decided; None: they are not, or it is unknown.
+        newest: timestamp of its newest record; None: unknown.
+    """
+
+    planned: dt.datetime | None
+    decided: dt.datetime | None
+    newest: dt.datetime | None
+
+    @property
+    def waited(self) -> float | None:
+        """Seconds that the newest record waited for the plan; None: unknown."""
+        if self.planned is None or self.newest is None:
+            return None
+        return max(0.0, (self.planned - self.newest).total_seconds())
+
+    @property
+    def took(self) -> float | None:
+        """Seconds from the plan to the decision; None: unknown, or it is undecided."""
+        if self.planned is None or self.decided is None:
+            return None
+        return max(0.0, (self.decided - self.planned).total_seconds())
+
+    @property
+    def lag(self) -> float | None:
+        """Age of the newest record in seconds when the batch was landed; None: unknown."""
+        return None if self.waited is None or self.took is None else self.waited + self.took
+
+
+@dataclass(frozen=True)
 class TopicView:
     """The page of a topic.
 
@@ -86,15 +164,25 @@ class TopicView:
         row: as in the list.
         status: of the topic; None: nothing is landed.
         activity: sums over all batches.
+        last: the latest batches, ascending.
         days: records and bytes of each day, by the newest record of each batch, ascending and without holes.
+        dead_letters: the reasons of the newest dead letters.
+        letters_command: prints the statement of a table of all dead letters.
         layout: of the newest batch, as its plan has it.
+        layout_since: number of the first batch since which it holds.
+        layout_changes: settings in which the layout before it differs; empty: there is none.
     """
 
     row: TopicRow
     status: TopicStatus | None = None
     activity: Activity = field(default_factory=Activity)
+    last: tuple[ListedBatch, ...] = ()
     days: tuple[tuple[dt.date, int, int], ...] = ()
+    dead_letters: DeadLetterReasons = field(default_factory=DeadLetterReasons)
+    letters_command: str = ""
     layout: Mapping[str, Any] = field(default_factory=dict)
+    layout_since: int = 0
+    layout_changes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -107,9 +195,12 @@ class BatchView:
         topic: name of its topic.
         batch: its number.
         planned_by: try, host and time.
-        task: the Airflow task that planned it: DAG, task, run, map index; None: unknown.
+        task: the Airflow task that planned it; None: unknown.
+        times: see :class:`BatchTimes`.
+        claim: its offsets: partition, first one, and one past the last one of each range.
         plan: as JSON.
         manifest: as JSON; None: it is undecided.
+        urls: of objects for a browser, by their keys; empty: their store has none.
     """
 
     place: int
@@ -117,9 +208,12 @@ class BatchView:
     topic: str
     batch: int
     planned_by: str
-    task: Mapping[str, Any] | None
+    task: PlannerTask | None
+    times: BatchTimes
+    claim: tuple[tuple[int, int, int], ...]
     plan: Mapping[str, Any]
     manifest: Mapping[str, Any] | None
+    urls: Mapping[str, str]
 
 
 def topic_rows(places: Mapping[int, Place], now: dt.datetime) -> list[TopicRow]:
@@ -164,10 +258,23 @@ def topic_view(number: int, place: Place, pipeline: str, topic: str, now: dt.dat
     row, opened, status = _Topic(number, place, address, now).by_log(last=_LAST)
     if opened is None or status is None:
         return TopicView(row)
+    # The log may still have their documents.
+    last = in_threads(lambda batch: _listed(opened.log, batch), status.last, threads=_LAST)
     batches = [*indexed_batches(opened.log, status.marker)]
-    plan = opened.log.read_plan(max((batch.batch for batch in batches if batch.type == "data"), default=0) or 1)
-    layout = {} if plan is None or plan.layout is None else builtins(plan.layout)
-    return TopicView(row, status, Activity().plus(batches), _days(batches), layout)
+    period = last_layout_period(opened.log, batches)
+    with_letters = (batch.batch for batch in reversed(batches) if batch.dead_letters)
+    return TopicView(
+        row=row,
+        status=status,
+        activity=Activity().plus(batches),
+        last=tuple(last),
+        days=_days(batches),
+        dead_letters=newest_dead_letters(opened.log, with_letters),
+        letters_command=opened.log.remedies.dead_letters().strip("`"),
+        layout={} if period is None else builtins(period.layout),
+        layout_since=0 if period is None else period.first,
+        layout_changes=() if period is None else period.changes,
+    )
 
 
 def batch_view(number: int, place: Place, pipeline: str, topic: str, batch: int) -> BatchView:
@@ -183,18 +290,44 @@ def batch_view(number: int, place: Place, pipeline: str, topic: str, batch: int)
     plan = log.read_plan(batch) if batch else None
     if plan is None:
         raise ConfigurationError(f"topic {topic!r} of pipeline {pipeline!r} has no batch {batch}")
-    _, task = log.planner(batch)
     manifest = log.read_manifest(batch)
+    objects = () if manifest is None else manifest.objects
+    browser_url = place.connected.browser_url
     return BatchView(
-        number,
-        pipeline,
-        topic,
-        batch,
-        log.planned_by(batch),
-        None if task is None else builtins(task),
-        builtins(plan),
-        None if manifest is None else builtins(manifest),
+        place=number,
+        pipeline=pipeline,
+        topic=topic,
+        batch=batch,
+        planned_by=log.planned_by(batch),
+        task=log.planner(batch)[1],
+        times=_times(log, batch),
+        claim=tuple((partition, *ends) for partition, ranges in plan.claim.items() for ends in ranges),
+        plan=builtins(plan),
+        manifest=None if manifest is None else builtins(manifest),
+        urls={} if browser_url is None else {entry.key: browser_url(entry.key) for entry in objects},
     )
+
+
+def _listed(log: TopicLog, batch: BatchStatus) -> ListedBatch:
+    return ListedBatch(
+        batch=batch.batch,
+        state=batch.state,
+        records=batch.records,
+        objects=batch.objects,
+        size=batch.size,
+        dead_letters=batch.dead_letters,
+        planned_by=batch.planned_by,
+        reason=batch.reason,
+        task=log.planner(batch.batch)[1],
+        times=_times(log, batch.batch),
+    )
+
+
+def _times(log: TopicLog, batch: int) -> BatchTimes:
+    planned, decided = log.times(batch)
+    manifest = log.read_manifest(batch)
+    newest = max((entry.max_timestamp for entry in manifest.objects), default=-1) if manifest is not None else -1
+    return BatchTimes(planned, decided, moment(newest))
 
 
 @dataclass(frozen=True)
@@ -251,7 +384,7 @@ class _Topic:
             records=records,
             size=size,
             landed_by="" if last is None else last.planned_by,
-            newest=None if newest is None else dt.datetime.fromtimestamp(newest / 1000, dt.UTC),
+            newest=moment(newest),
             small=last is not None and last.is_small,
             dag="" if last is None else last.dag_id,
         )
@@ -287,8 +420,8 @@ def _judgement(opened: TopicPipeline, status: TopicStatus, claimed: int) -> tupl
 def _days(batches: list[IndexedBatch]) -> tuple[tuple[dt.date, int, int], ...]:
     days: dict[dt.date, tuple[int, int]] = {}
     for batch in batches:
-        if batch.status == "commit" and batch.max_timestamp >= 0:
-            day = dt.datetime.fromtimestamp(batch.max_timestamp / 1000, dt.UTC).date()
+        if batch.status == "commit" and (newest := moment(batch.max_timestamp)) is not None:
+            day = newest.date()
             records, size = days.get(day, (0, 0))
             days[day] = (records + batch.records, size + batch.size)
     if not days:

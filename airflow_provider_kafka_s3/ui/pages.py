@@ -20,6 +20,7 @@ from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Erro
 if TYPE_CHECKING:
     import jinja2
 
+    from airflow_provider_kafka_s3.documents.planner import PlannerTask
     from airflow_provider_kafka_s3.ui.model import TopicRow
     from airflow_provider_kafka_s3.ui.places import Place
 
@@ -53,6 +54,9 @@ ROUTES: Final = (
 _KEPT_SECONDS: Final = 15.0
 """Time for which the list of all topics is kept, so that reloads cost the bucket nothing."""
 
+_SHOWN: Final = 500
+"""Objects, and ranges of offsets, in the page of a batch."""
+
 _TEMPLATES: Final = Path(__file__).with_name("templates")
 _STYLE: Final = Path(__file__).with_name("style.css")
 
@@ -84,6 +88,7 @@ class Pages:
         places: Callable[[], Sequence[Place]],
         monotonic: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
+        task_path: Callable[[PlannerTask], str] | None = None,
     ) -> None:
         """Prepare the pages; nothing is read yet.
 
@@ -91,8 +96,11 @@ class Pages:
             places: gives the places, when a page needs them first.
             monotonic: clock in seconds.
             now: clock in seconds since the epoch.
+            task_path: gives the path of a task instance in Airflow's UI, relative to the first of these pages and
+                percent-encoded; None: the pages are not in Airflow.
         """
         self._now = now
+        self._task_path = task_path
         self._make_places = places
         self._monotonic = monotonic
         self._lock = threading.Lock()
@@ -107,13 +115,18 @@ class Pages:
         import jinja2
 
         from airflow_provider_kafka_s3.messages import size
-        from airflow_provider_kafka_s3.ui import charts
+        from airflow_provider_kafka_s3.ui import charts, texts
 
         environment = jinja2.Environment(
             loader=jinja2.FileSystemLoader(_TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined
         )
-        environment.filters |= {"size": size, "segment": lambda text: urllib.parse.quote(str(text), safe="")}
-        environment.globals["charts"] = charts
+        environment.filters.update(
+            size=size,
+            segment=lambda text: urllib.parse.quote(str(text), safe=""),
+            time=texts.time,
+            duration=texts.duration,
+        )
+        environment.globals.update(charts=charts, task_path=self._task_path)
         return environment
 
     def respond(self, path: str) -> Response:
@@ -151,7 +164,7 @@ class Pages:
                 return self._html("topic.html", up, view=view)
             case ["batch", place, pipeline, topic, batch]:
                 page = model.batch_view(*self._place(place), pipeline, topic, _number(batch))
-                return self._html("batch.html", up, view=page)
+                return self._html("batch.html", up, view=page, most=_SHOWN)
             case ["dag", dag]:
                 return self._topics_page(up, [row for row in self._topic_rows() if row.dag == dag], dag)
             case ["metrics"]:

@@ -61,11 +61,13 @@ class Connected:
         store: the bucket.
         source: the Kafka cluster; None: there is none, so there is no lag.
         connection_options: options with which the command line reaches both, for the commands that are shown.
+        browser_url: makes the URL of a key for a browser; None: the store has none.
     """
 
     store: DurableStore
     source: Source | None = None
     connection_options: tuple[str, ...] = ()
+    browser_url: Callable[[str], str] | None = None
 
 
 @dataclass

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from airflow_provider_kafka_s3.airflow.ui.stores import configured_places
+from airflow_provider_kafka_s3.airflow.ui.task_paths import task_path_3
 from airflow_provider_kafka_s3.ui.pages import HEADERS, ROUTES, Pages
 
 __all__ = ["make_app"]
@@ -21,7 +22,7 @@ def make_app(pages: Pages | None = None) -> Any:
     from fastapi import Depends, FastAPI, Request
     from fastapi.responses import Response
 
-    shown = pages or Pages(configured_places)
+    shown = pages or Pages(configured_places, task_path=task_path_3)
     # The documentation routes of FastAPI would not be authenticated.
     app = FastAPI(
         openapi_url=None,

@@ -10,6 +10,7 @@ from flask import Response, request
 from flask_appbuilder import BaseView, expose
 
 from airflow_provider_kafka_s3.airflow.ui.stores import configured_places
+from airflow_provider_kafka_s3.airflow.ui.task_paths import task_path_2
 from airflow_provider_kafka_s3.ui.pages import HEADERS, ROUTES, Pages
 
 __all__ = ["KafkaS3View"]
@@ -23,7 +24,7 @@ class KafkaS3View(BaseView):  # type: ignore[misc]  # Any without its stubs
 
     def __init__(self) -> None:
         super().__init__()
-        self._pages = Pages(configured_places)
+        self._pages = Pages(configured_places, task_path=task_path_2)
 
     def _respond(self, **names: str) -> Any:
         del names

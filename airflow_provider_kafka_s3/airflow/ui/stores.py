@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 from airflow_provider_kafka_s3.config.values import Value, make_value
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
@@ -51,6 +52,7 @@ def configured_places() -> list[Place]:
 def _place(store: ShownStore) -> Place:
     def connect() -> Connected:
         from airflow_provider_kafka_s3.airflow import connections
+        from airflow_provider_kafka_s3.storage.browser import browser_url
         from airflow_provider_kafka_s3.storage.bucket import open_bucket
 
         access = connections.s3_access(store.aws_conn_id)
@@ -59,6 +61,7 @@ def _place(store: ShownStore) -> Place:
             config = connections.kafka_config(store.kafka_conn_id)
             source = impatient_source(config, f"the Kafka connection {store.kafka_conn_id!r}")
         options = connections.connection_options(store.kafka_conn_id, store.aws_conn_id)
-        return Connected(open_bucket(store.bucket, access.settings, access.credentials), source, options)
+        bucket = open_bucket(store.bucket, access.settings, access.credentials)
+        return Connected(bucket, source, options, partial(browser_url, access.settings, store.bucket))
 
     return Place(f"s3://{store.bucket}/{store.topics_dir}", store.topics_dir, connect)

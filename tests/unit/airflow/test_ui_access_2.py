@@ -34,7 +34,7 @@ def client(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
     from airflow_provider_kafka_s3.airflow.ui import flask_view
 
-    monkeypatch.setattr(flask_view, "Pages", lambda *_: lake.pages)
+    monkeypatch.setattr(flask_view, "configured_places", lambda: [lake.place])
     app = Flask("flask", root_path="/nowhere")
     view = flask_view.KafkaS3View()
     # As Flask-AppBuilder does it.

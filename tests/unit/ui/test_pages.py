@@ -280,10 +280,11 @@ def test_a_reload_within_seconds_reads_the_list_once(lake: Lake, monkeypatch: py
 
 def test_charts_are_well_formed_and_have_words(lake: Lake) -> None:
     """For who does not see colours or shapes."""
-    lake.land("orders", 3, run="r1", at=DAY)
+    for day in (1, 2):
+        lake.land("orders", 3, run=f"r{day}", at=day * DAY)
     body = lake.get("topic/0/shop/orders").body
     drawings = [part.split("</svg>")[0] + "</svg>" for part in body.split("<svg")[1:]]
-    assert len(drawings) == 2
+    assert len(drawings) == 3
     for drawing in drawings:
         root = ET.fromstring("<svg" + drawing)
         assert root.get("role") == "img"
