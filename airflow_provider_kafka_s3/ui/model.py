@@ -258,7 +258,7 @@ def topic_view(number: int, place: Place, pipeline: str, topic: str, now: dt.dat
     row, opened, status = _Topic(number, place, address, now).by_log(last=_LAST)
     if opened is None or status is None:
         return TopicView(row)
-    # The log may still have their documents.
+    # The log has their documents, which it drops when it reads all batches.
     last = in_threads(lambda batch: _listed(opened.log, batch), status.last, threads=_LAST)
     batches = [*indexed_batches(opened.log, status.marker)]
     period = last_layout_period(opened.log, batches)
