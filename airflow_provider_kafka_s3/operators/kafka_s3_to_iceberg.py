@@ -10,7 +10,7 @@ from airflow.providers.common.compat.sdk import BaseOperator  # noqa: TID253 - i
 from airflow_provider_kafka_s3.airflow import connections, parameters
 from airflow_provider_kafka_s3.airflow.assets import announce
 from airflow_provider_kafka_s3.airflow.metrics import task_metrics
-from airflow_provider_kafka_s3.airflow.task_errors import as_task_error
+from airflow_provider_kafka_s3.airflow.task_errors import as_task_error, page_line
 from airflow_provider_kafka_s3.config.tables import TableSettings, tables_of_topics
 from airflow_provider_kafka_s3.config.values import require_type
 from airflow_provider_kafka_s3.documents.addresses import TopicAddress
@@ -113,8 +113,11 @@ class KafkaS3ToIcebergOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Add all complete batches that the tables lack."""
-        with task_metrics(context, self.pipeline) as metrics, as_task_error(self.log):
-            topics = [self.topics] if isinstance(self.topics, str) else [*self.topics]
+        topics = [self.topics] if isinstance(self.topics, str) else [*self.topics]
+        with (
+            task_metrics(context, self.pipeline) as metrics,
+            as_task_error(self.log, page=lambda: page_line(self, topics)),
+        ):
             tables = tables_of_topics(self.table, topics)
             added: dict[str, Added] = {}
             errors: list[KafkaS3Error] = []

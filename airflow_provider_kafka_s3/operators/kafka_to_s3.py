@@ -24,7 +24,7 @@ from airflow_provider_kafka_s3.airflow.metrics import Stopwatch, TaskMetrics, ta
 from airflow_provider_kafka_s3.airflow.partitions import add_partitions, require_tables
 from airflow_provider_kafka_s3.airflow.run_settings import RunSettings
 from airflow_provider_kafka_s3.airflow.spark_submit_job import SparkSubmitJob, spark_settings
-from airflow_provider_kafka_s3.airflow.task_errors import as_task_error, task_error
+from airflow_provider_kafka_s3.airflow.task_errors import as_task_error, page_line, task_error
 from airflow_provider_kafka_s3.airflow.worker_settings import warm_driver_seconds
 from airflow_provider_kafka_s3.batch.request import Action
 from airflow_provider_kafka_s3.config import (
@@ -408,7 +408,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
         from airflow_provider_kafka_s3.submit.topic_runs import land_topics
 
         self.link_urls = {}
-        with as_task_error(self.log):
+        with as_task_error(self.log, page=lambda: page_line(self, ())):
             parameters.require_conf(self.conf)
             spark = spark_settings(self)
             target = connections.spark_target(self.spark_conn_id)
@@ -453,6 +453,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
         if landed.errors:
             links.push(self.link_urls, context, manifest_url=links.manifest_url(run, returned))
             message, terminal, cause = xcom.failure(landed.errors, landed.results)
+            message += page_line(self, [*landed.errors])
             error = task_error(self.log, message, terminal=terminal, cause=cause)
             raise error from error.__cause__
         self._lineage = run, returned

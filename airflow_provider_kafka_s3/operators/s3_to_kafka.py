@@ -12,7 +12,7 @@ from airflow.providers.common.compat.sdk import AirflowSkipException, BaseOperat
 
 from airflow_provider_kafka_s3.airflow import connections, parameters
 from airflow_provider_kafka_s3.airflow.metrics import task_metrics
-from airflow_provider_kafka_s3.airflow.task_errors import as_task_error
+from airflow_provider_kafka_s3.airflow.task_errors import as_task_error, page_line
 from airflow_provider_kafka_s3.config.values import require_type
 from airflow_provider_kafka_s3.documents.addresses import TopicAddress
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, NothingToReplayError, message_of
@@ -158,7 +158,12 @@ class S3ToKafkaOperator(BaseOperator):
         if self._killed:
             # Its process was not known yet.
             self._process.kill()
-        with task_metrics(context, self.pipeline) as metrics, as_task_error(self.log):
+        # The page shows no objects of other sinks.
+        shown = [self.topic] if self.written_by is None else []
+        with (
+            task_metrics(context, self.pipeline) as metrics,
+            as_task_error(self.log, page=lambda: page_line(self, shown)),
+        ):
             access = connections.s3_access(self.aws_conn_id)
             place = TopicLocation(
                 self.bucket,

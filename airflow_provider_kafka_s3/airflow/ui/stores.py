@@ -9,7 +9,7 @@ from airflow_provider_kafka_s3.config.values import Value, make_value
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.ui.places import Connected, Place, impatient_source
 
-__all__ = ["ShownStore", "configured_places"]
+__all__ = ["ShownStore", "configured_places", "configured_stores"]
 
 
 class ShownStore(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -34,6 +34,15 @@ def configured_places() -> list[Place]:
     Raises:
         ConfigurationError: the setting is no JSON list of stores.
     """
+    return [_place(store) for store in configured_stores()]
+
+
+def configured_stores() -> list[ShownStore]:
+    """The stores of the configuration.
+
+    Raises:
+        ConfigurationError: the setting is no JSON list of stores.
+    """
     from airflow.providers.common.compat.sdk import conf
 
     text = conf.get("kafka_s3", "stores", fallback="") or "[]"
@@ -46,7 +55,7 @@ def configured_places() -> list[Place]:
             "stores of the section kafka_s3 of Airflow's configuration is no JSON list, such as "
             '[{"bucket": "lake", "kafka_conn_id": "kafka_default"}]'
         )
-    return [_place(make_value("stores", (ShownStore,), store)) for store in stores]
+    return [make_value("stores", (ShownStore,), store) for store in stores]
 
 
 def _place(store: ShownStore) -> Place:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import traceback
+from importlib.metadata import version
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +63,41 @@ def test_a_failure_ends_with_what_happened_and_what_to_do(topics: Bench) -> None
     assert len(message) > 1
     assert lines[-len(message) :] == message
     assert [line for line in lines if "direct cause" in line or "During handling" in line] == []
+
+
+@pytest.fixture
+def base_url(monkeypatch: pytest.MonkeyPatch) -> str:
+    """Airflow's own address, as its configuration has it."""
+    section = "WEBSERVER" if version("apache-airflow").startswith("2.") else "API"
+    monkeypatch.setenv(f"AIRFLOW__{section}__BASE_URL", "https://airflow.example.com/prod/")
+    return "https://airflow.example.com/prod"
+
+
+@pytest.mark.parametrize(
+    ("failing", "path"),
+    [(("orders",), "topic/1/orders-to-lake/orders"), (("orders", "clicks"), "")],
+)
+def test_a_failure_ends_with_the_address_of_the_page(
+    topics: Bench, base_url: str, monkeypatch: pytest.MonkeyPatch, failing: tuple[str, ...], path: str
+) -> None:
+    """Of the topic; of the list, if several topics failed."""
+    monkeypatch.setenv("AIRFLOW__KAFKA_S3__STORES", '[{"bucket": "other"}, {"bucket": "lake"}]')
+    topics.spark.failing |= dict.fromkeys(failing, ("record", "offset 0 is no JSON"))
+    with pytest.raises(AirflowException) as failed:
+        topics.run(topics.task(topics=[*failing]))
+    assert of_airflow(failed.value)[-1] == f"The page: {base_url}/kafka-s3/{path}"
+
+
+@pytest.mark.parametrize("stores", ["", '[{"bucket": "other"}]', '[{"bucket": "lake", "topics_dir": "x"}]', "[", "[7]"])
+def test_a_failure_names_no_page_that_does_not_show_it(
+    topics: Bench, base_url: str, monkeypatch: pytest.MonkeyPatch, stores: str
+) -> None:
+    """Nor does a wrong setting of the page hide what happened."""
+    monkeypatch.setenv("AIRFLOW__KAFKA_S3__STORES", stores)
+    topics.spark.failing["orders"] = ("record", "offset 0 is no JSON")
+    with pytest.raises(AirflowException, match="offset 0 is no JSON") as failed:
+        topics.run(topics.task())
+    assert "The page" not in str(failed.value)
 
 
 def test_tracebacks_of_causes_are_at_debug(caplog: pytest.LogCaptureFixture) -> None:
