@@ -7,36 +7,22 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
+from dev.browser import chromium
 from dev.waiting import wait_until
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from playwright.sync_api import Browser, Locator, Playwright
+    from playwright.sync_api import FrameLocator, Locator
 
 PICTURES = Path(__file__).resolve().parents[2] / "artifacts" / "ui"
 
 PATIENCE = 120_000
 """Milliseconds that a page may take on a busy machine."""
-
-
-def find_chromium() -> str:
-    """Path of the browser: ``CHROMIUM``, or the first one on ``PATH``.
-
-    Raises:
-        RuntimeError: there is none; the message has the remedy.
-    """
-    names = [os.environ["CHROMIUM"]] if os.environ.get("CHROMIUM") else ["chromium", "chromium-browser"]
-    for name in names:
-        if path := shutil.which(name):
-            return path
-    raise RuntimeError("there is no Chromium: run `make browser` as root, install it, or set CHROMIUM to its path")
 
 
 class Ui:
@@ -49,20 +35,16 @@ class Ui:
             url: of Airflow, without a slash at the end.
         """
         self._url = url
-        self._playwright: Playwright | None = None
-        self._browser: Browser | None = None
+        self._opened = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
         """Open the browser."""
-        from playwright.sync_api import expect, sync_playwright
+        from playwright.sync_api import expect
 
-        path = find_chromium()
         PICTURES.mkdir(parents=True, exist_ok=True)
         expect.set_options(timeout=PATIENCE)
-        self._playwright = sync_playwright().start()
-        # Chromium has no sandbox for root, and it opens only pages of this Airflow.
-        self._browser = self._playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        self.page = self._browser.new_page(viewport={"width": 1400, "height": 1000}, locale="en-US", timezone_id="UTC")
+        browser = self._opened.enter_context(chromium())
+        self.page = browser.new_page(viewport={"width": 1400, "height": 1000}, locale="en-US", timezone_id="UTC")
         self.page.set_default_timeout(PATIENCE)
         return self
 
@@ -70,12 +52,9 @@ class Ui:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close it; after an error keep a screenshot first."""
-        assert self._browser is not None
-        assert self._playwright is not None
         if error is not None:
             self.picture("failed")
-        self._browser.close()
-        self._playwright.stop()
+        self._opened.close()
 
     def picture(self, name: str) -> None:
         """Keep a picture of the page."""
@@ -88,6 +67,21 @@ class Ui:
         end = f"/{tab}" if tab else ""
         self.page.goto(f"{self._url}/dags/{dag_id}/runs/{quote(run_id)}/tasks/{task_id}{end}")
         self.page.get_by_text("KafkaToS3Operator").first.wait_for()
+
+    def open_menu(self, menu: str, entry: str) -> None:
+        """Open an entry of a menu of the navigation."""
+        self.page.goto(self._url)
+        self.page.get_by_role("button", name=menu, exact=True).click()
+        self.page.get_by_role("menuitem", name=entry, exact=True).click()
+
+    def open_tab(self, dag_id: str, tab: str) -> None:
+        """Open a tab of a DAG."""
+        self.page.goto(f"{self._url}/dags/{dag_id}")
+        self.page.get_by_role("link", name=tab, exact=True).click()
+
+    def frame(self) -> FrameLocator:
+        """The page of a plugin, inside of Airflow's."""
+        return self.page.frame_locator("iframe")
 
     def wait_for_state(self, state: str) -> None:
         """Wait until the page of a task instance shows a state, such as ``Success``."""

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 BUCKET: Final = "airflow-lake"
 PIPELINE: Final = "tests"
+STORES: Final = json.dumps([{"bucket": BUCKET, "kafka_conn_id": "kafka_default"}])
+"""What the page in Airflow shows."""
 AIRFLOW_2: Final = version("apache-airflow").startswith("2.")
 
 # A test file for one major version of Airflow has it at the end of its name: `test_…_2.py`, `test_…_3.py`.
@@ -362,6 +364,7 @@ def servers(
             **connection_variables(more),
             "SERVER_TESTS_BUCKET": BUCKET,
             "SERVER_TESTS_PIPELINE": PIPELINE,
+            "AIRFLOW__KAFKA_S3__STORES": STORES,
         },
     )
     home.migrate()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
+from playwright.sync_api import expect
 
 from dev.waiting import wait_for_end, wait_until
 from tests.airflow.airflow_ui import Ui
@@ -78,6 +79,8 @@ def test_trigger_clear_delete_and_restore(
     ui.wait_for_state("Failed")
     ui.wait_for_text(key)
     ui.picture("object-missing")
+    page = f"{servers.url}/kafka-s3/topic/0/{PIPELINE}/{topic}"
+    assert json.loads(red_lines(servers, topic, run, 3)[0])["event"].endswith(f"\nThe page: {page}")
     assert [line for line in red_lines(servers, topic, run, 3) if "XCom" in line] == []
 
     ui.backfill_again(topic, "2013/01/03", {"kafka_s3": {"action": "restore", **JANUARY_3["kafka_s3"]}})
@@ -132,6 +135,25 @@ def test_marking_a_running_task_failed_ends_its_driver_and_clearing_it_completes
     assert (summary.records, summary.batches) == (RECORDS, 1)
 
 
+def test_the_page_of_pipelines_is_in_the_menu_and_in_a_tab_of_each_dag(ui: Ui, servers: AirflowServers) -> None:
+    """Inside of Airflow's pages: all topics, a topic, a batch; the tab of a DAG has its own topics alone."""
+    ui.open_menu("Browse", "Kafka to S3")
+    rows = ui.frame().locator("tbody tr")
+    for topic in ("clicked", "stopped"):
+        expect(rows.filter(has=ui.frame().get_by_role("link", name=topic, exact=True))).to_contain_text(f"{RECORDS}")
+    ui.picture("page-topics")
+    ui.frame().get_by_role("link", name="clicked", exact=True).click()
+    expect(ui.frame().get_by_role("heading", level=1)).to_contain_text("clicked")
+    ui.picture("page-topic")
+    ui.frame().get_by_role("link", name="1", exact=True).click()
+    expect(ui.frame().get_by_role("rowheader").first).to_contain_text("topics/clicked/year=2013/month=01/day=03/")
+    ui.picture("page-batch")
+    ui.open_tab("clicked", "Kafka to S3")
+    expect(rows).to_have_count(1)
+    expect(rows.get_by_role("link")).to_have_text("clicked")
+    ui.picture("page-topics-of-a-dag")
+
+
 def test_no_page_and_no_api_response_shows_a_secret(ui: Ui, servers: AirflowServers) -> None:
     """Not the log, rendered templates, XComs or details in the browser, and not the API or a file of the servers."""
     topic, run = "clicked", "by-hand"
@@ -147,6 +169,10 @@ def test_no_page_and_no_api_response_shows_a_secret(ui: Ui, servers: AirflowServ
     for path in (task, f"{task}/xcomEntries/return_value", f"{task}/logs/1", f"/dags/{topic}/dagRuns/{run}"):
         seen[path] = json.dumps(servers.api("GET", path))
     assert BUCKET in seen[task]
+    for path in ("", f"topic/0/{PIPELINE}/{topic}", f"batch/0/{PIPELINE}/{topic}/1", "metrics"):
+        ui.page.goto(f"{servers.url}/kafka-s3/{path}")
+        seen[f"kafka-s3/{path}"] = ui.text()
+        assert topic in seen[f"kafka-s3/{path}"]
     for file in servers.home.folder.rglob("*"):
         if file.is_file() and file.suffix in {".log", ".json"}:
             seen[file.name] = file.read_text(errors="replace")
