@@ -59,7 +59,8 @@ help: ## list the targets
 demo: setup-3.3 registry ## real Kafka, S3 and Airflow on this machine: load the flights, run the DAGs, check the bucket (KEEP=1 keeps the servers running)
 	@$(RUN) -m dev.demo $(if $(KEEP),--keep)
 
-docs: setup-3.3 ## the documentation site in .build/site; a broken link or reference is an error
+docs: setup-3.3 ## the documentation site in .build/site, and pictures of the page; a broken link or reference is an error
+	@$(RUN) -m dev.screenshots
 	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict
 
 test: lint docs test-3.3 test-2.11 test-spark ## set up, lint and run every test (ARGS="-k offsets" for some of them)
