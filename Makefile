@@ -56,7 +56,7 @@ PYTEST := -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: setup-3.3 registry ## real Kafka, S3 and Airflow on this machine: load the flights, run the DAGs, check the bucket (KEEP=1 keeps the servers running)
+demo: setup-3.3 registry ## real Kafka, S3 and Airflow on this machine: load the flights, run the DAGs, check the bucket (KEEP=1 keeps the servers running, and shows the page in Airflow)
 	@$(RUN) -m dev.demo $(if $(KEEP),--keep)
 
 docs: setup-3.3 ## the documentation site in .build/site, and pictures of the page; a broken link or reference is an error
@@ -72,7 +72,7 @@ unit: setup-3.3 versitygw ## the tests of tests/unit alone
 	@$(RUN) $(PYTEST) tests/unit $(ARGS)
 
 # ARGS may select only tests that do not depend on Airflow: then pytest finds none (exit status 5).
-test-2.11: setup-2.11 registry ## the tests that depend on Airflow, with Airflow 2.11
+test-2.11: setup-2.11 browser registry ## the tests that depend on Airflow, with Airflow 2.11
 	@echo "With Airflow 2.11:"
 	@$(VENV_2)/bin/python $(PYTEST) -m "not any_airflow" -o testpaths="$(AIRFLOW_TESTS)" $(ARGS)$(if $(ARGS), || [ $$? = 5 ])
 

@@ -3,8 +3,8 @@
 It lands three days by data interval and the rest incrementally, reads the bucket to check that every record is in
 exactly one object, and repeats one interval to show that nothing is written and no JVM starts. Then it lands the same
 flights from Avro of a schema registry as Parquet, adds them to a table of Iceberg, and compares queries of DuckDB and
-Spark over the table with the source. All servers listen on free loopback ports and end with this process; all files are
-in one temporary folder.
+Spark over the table with the source. With ``--keep`` Airflow's servers show the page of all pipelines. All servers
+listen on free loopback ports and end with this process; all files are in one temporary folder.
 """
 
 from __future__ import annotations
@@ -24,9 +24,12 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+import httpx
+
 from dev import flights
 from dev.airflow_connections import connection_variables, kafka_connection, s3_connection
 from dev.airflow_home import AirflowHome, DagRun, spark_defaults
+from dev.airflow_servers import AirflowServers
 from dev.iceberg_catalog import IcebergCatalog
 from dev.kafka_broker import KafkaBroker
 from dev.s3_server import S3Server
@@ -80,6 +83,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             demo = _Demo(servers)
             demo.run()
             print(f"\nAll of this took {time.monotonic() - began:.0f} s.")
+            if options.keep:
+                demo.show_page(servers)
             demo.print_addresses(kept=options.keep)
             if options.keep:
                 _wait_for_interrupt()
@@ -109,7 +114,9 @@ class _Demo:
             self.catalog = servers.enter_context(IcebergCatalog())
         with self._step("Airflow's database"):
             buckets = {"FLIGHTS_BUCKET": BUCKET, "KAFKA_TO_S3_BUCKET": BUCKET}
-            settings = {**buckets, **spark_defaults(folder / "spark"), **self._connections()}
+            stores = json.dumps([{"bucket": BUCKET, "kafka_conn_id": "kafka_default"}])
+            page = {"AIRFLOW__KAFKA_S3__STORES": stores}
+            settings = {**buckets, **page, **spark_defaults(folder / "spark"), **self._connections()}
             self.airflow = AirflowHome(folder, DAGS, environment=settings)
             self.airflow.migrate()
 
@@ -130,6 +137,14 @@ class _Demo:
         self._add_to_table()
         self._query_table()
 
+    def show_page(self, servers: contextlib.ExitStack) -> None:
+        """Start Airflow's servers, which show the page of all pipelines."""
+        with self._step("Airflow's servers, for its web interface"):
+            self.url = servers.enter_context(AirflowServers(self.airflow)).url
+            page = httpx.get(f"{self.url}/kafka-s3/", trust_env=False, follow_redirects=True)
+            if page.is_error or AVRO_TOPIC not in page.text:
+                raise DemoError(f"the page of all pipelines answers {page.status_code}: {page.text[:500]}")
+
     def print_addresses(self, *, kept: bool) -> None:
         """Print the addresses of the servers and commands to inspect them."""
         aws = (
@@ -145,11 +160,13 @@ class _Demo:
         print(f"  schema registry  {self.registry.url}")
         print(f"  Iceberg          {self.catalog.url}, table {TABLE}")
         if kept:
+            print(f"  Airflow's UI     {self.url}")
+            print(f"  all pipelines    {self.url}/plugin/kafka-s3")
             used = ("AIRFLOW", "SPARK_", "FLIGHTS", "KAFKA_TO_S3", "JAVA_HOME")
             names = [n for n in self.airflow.environment if n.startswith(used)]
             file = self.airflow.folder / "environment"
             file.write_text("".join(f"export {n}='{self.airflow.environment[n]}'\n" for n in sorted(names)))
-            print(f"  Airflow          . {file} && {' '.join(self.airflow.command('flights_daily', '2013-01-05'))}")
+            print(f"  Airflow's CLI    . {file} && {' '.join(self.airflow.command('flights_daily', '2013-01-05'))}")
             print("Press Ctrl-C to stop them.", flush=True)
 
     # -- parts --------------------------------------------------------------------------------------------------------
@@ -281,6 +298,7 @@ class _Demo:
         print(f"      done in {time.monotonic() - started:.1f} s", flush=True)
 
     last_run: DagRun
+    url: str
 
 
 def _print_progress(line: str) -> None:
