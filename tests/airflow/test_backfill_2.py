@@ -1,4 +1,7 @@
-"""Airflow 2's backfills of daily intervals, by its own processes, Kafka, Spark, and an S3 server over HTTP."""
+"""Airflow 2's backfills of daily intervals, by its own processes, Kafka, Spark, and an S3 server over HTTP.
+
+Then its web server shows in a browser what they have landed.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+from playwright.sync_api import expect
 
 from airflow_provider_kafka_s3.storage.s3 import S3Credentials, S3Settings, make_client
 from dev.airflow_connections import connection_variables
 from dev.airflow_home import AirflowHome
-from tests.airflow.conftest import BUCKET, PIPELINE
+from dev.airflow_webserver import PASSWORD, USER, AirflowWebServer
+from dev.browser import chromium
+from tests.airflow.conftest import BUCKET, PIPELINE, STORES
 from tests.airflow.days import RECORDS, check_days, make_days
 
 if TYPE_CHECKING:
@@ -89,6 +95,7 @@ def backfills(airflow_home: AirflowHome, tmp_path_factory: pytest.TempPathFactor
         "AIRFLOW__CORE__PARALLELISM": "2",
         "SERVER_TESTS_BUCKET": BUCKET,
         "SERVER_TESTS_PIPELINE": PIPELINE,
+        "AIRFLOW__KAFKA_S3__STORES": STORES,
     }
     return Backfills(AirflowHome(folder, dags, environment=settings))
 
@@ -156,3 +163,27 @@ def test_a_backfill_may_go_backwards(
     assert tasks[DAYS[0]].start > max(task.start for day, task in tasks.items() if day != DAYS[0])
     check_days(store, topic, range(1, 4))
     assert check(topic, complete=False).records == len(DAYS) * RECORDS
+
+
+def test_the_page_of_pipelines_is_in_the_menu_behind_the_login(backfills: Backfills) -> None:
+    """All topics, a topic, a batch, and the topics of one DAG; a login leads back to the page that was asked for."""
+    with AirflowWebServer(backfills.home) as server, chromium() as browser:
+        page = browser.new_page(locale="en-US", timezone_id="UTC")
+        address = f"{server.url}/kafka-s3/topic/0/{PIPELINE}/forwards"
+        page.goto(address)
+        page.get_by_label("Username").fill(USER)
+        page.get_by_label("Password").fill(PASSWORD)
+        page.get_by_role("button", name="Sign In").click()
+        expect(page).to_have_url(address)
+        expect(page.get_by_role("heading", level=1)).to_contain_text("forwards")
+        page.goto(server.url)
+        page.get_by_role("link", name="Browse").hover()
+        page.get_by_role("link", name="Kafka to S3", exact=True).click()
+        rows = page.locator("tbody tr")
+        expect(rows).to_have_count(2)
+        page.get_by_role("link", name="backwards", exact=True).click()
+        page.get_by_role("link", name="1", exact=True).click()
+        expect(page.get_by_role("rowheader").first).to_contain_text("topics/backwards/year=2013/month=01/day=")
+        page.goto(f"{server.url}/kafka-s3/dag/forwards")
+        expect(rows).to_have_count(1)
+        expect(rows.get_by_role("link")).to_have_text("forwards")
