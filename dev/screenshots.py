@@ -19,7 +19,7 @@ from unittest import mock
 
 from airflow_provider_kafka_s3.batch import log as batch_log
 from airflow_provider_kafka_s3.batch.request import RunRequest
-from airflow_provider_kafka_s3.config import Layout, RawBytes
+from airflow_provider_kafka_s3.config import Daily, JsonLines, Layout
 from airflow_provider_kafka_s3.documents.planner import PlannerTask
 from airflow_provider_kafka_s3.pipeline import TopicPipeline
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
@@ -41,10 +41,11 @@ PICTURES: Final[Mapping[str, tuple[str, int]]] = {
 """Files with the path of the page that each shows, and its height at most."""
 
 _WIDTH: Final = 1200
-_VALUE: Final = b"x" * 4_000
+_VALUE: Final = b'{"text": "' + b"x" * 4_000 + b'"}'
 _FIRST_DAY: Final = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 _DAYS: Final = 100
 _LAST_DAYS: Final = 5
+_EMPTY_DAY: Final = 77
 _KEYWORD: Final = b"Source\0"
 """Of the chunk of text with the digest."""
 
@@ -57,9 +58,9 @@ class Lake:
         self.kafka = SimulatedKafka()
         self.now = _FIRST_DAY
         self.place = Place("s3://lake/topics", "topics", self._connect)
-        self.pages = Pages(lambda: [self.place])
         with mock.patch.object(batch_log, "write_stamp", self._stamp):
             self._fill()
+        self.pages = Pages(lambda: [self.place], now=self.now.timestamp)
 
     def _connect(self) -> Connected:
         store = DurableStore(self.bucket, Retrier(RetryPolicy(max_retries=0)))
@@ -77,11 +78,14 @@ class Lake:
         for day in range(_DAYS):
             self.now = _FIRST_DAY + dt.timedelta(days=day, hours=23, minutes=30)
             for number, (topic, (pipeline, _)) in enumerate(topics.items()):
-                # One topic has a long history, with an empty day.
-                if day != 77 if topic == "orders" else day >= _DAYS - _LAST_DAYS:
-                    # A week has a shape, and the same number of records comes in every run.
-                    self._append(topic, 12 + 8 * (day % 7) + 5 * ((day * 7 + number) % 11))
-                    self._land(pipeline, topic, day)
+                # One topic has a long history, with an empty day and some dead letters.
+                if day == _EMPTY_DAY or (topic != "orders" and day < _DAYS - _LAST_DAYS):
+                    continue
+                if topic == "orders" and day % 9 == 0:
+                    self.kafka.append(topic, 0, b'{"text": ', int(self.now.timestamp() * 1000))
+                # A week has a shape.
+                self._append(topic, 12 + 8 * (day % 7) + 5 * ((day * 7 + number) % 11))
+                self._land(pipeline, topic, day)
         self._append("clicks", 400)
         self._append("payments", 3)
         self.kafka.delete_records("orders", 2, self.kafka.bounds("orders", 2)[1] - 40)
@@ -101,7 +105,7 @@ class Lake:
             RunRequest(
                 run=run,
                 offsets="incremental",
-                layout=Layout(topics_dir="topics", format=RawBytes()),
+                layout=Layout(topics_dir="topics", partitioner=Daily(), format=JsonLines(), errors="dead_letter"),
                 starting="earliest",
                 attempt=f"try 1 on worker-{day % 3 + 1}",
                 task=PlannerTask(dag_id=f"{pipeline}_hourly", task_id="land", run_id=run),
