@@ -1,4 +1,4 @@
-"""DuckDB and Spark as readers of tables of Iceberg: metadata are files of this machine, objects are on an S3 server.
+"""DuckDB and Spark as readers of an S3 server, and of tables of Iceberg whose metadata are files of this machine.
 
 The name of the catalog is ``lake`` in both. ``python -m dev.iceberg_readers JSON`` is the process of Spark: it takes
 a statement of each line of its input.
@@ -21,24 +21,24 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-__all__ = ["SparkWithIceberg", "duckdb_with_iceberg"]
+__all__ = ["SparkWithIceberg", "duckdb_over_s3", "duckdb_with_iceberg"]
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 JARS: Final = ROOT / ".build" / "jars" / "iceberg-spark"
 
 
 @contextlib.contextmanager
-def duckdb_with_iceberg(catalog: str, endpoint: str) -> Iterator[duckdb.DuckDBPyConnection]:
-    """DuckDB with a catalog; its extensions are packages, since it would download them otherwise.
+def duckdb_over_s3(endpoint: str, *more: str) -> Iterator[duckdb.DuckDBPyConnection]:
+    """DuckDB that reads buckets and Avro; its extensions are packages, since it would download them otherwise.
 
     Args:
-        catalog: address of the catalog.
         endpoint: address of the S3 server, which takes any credentials.
+        more: names of more extensions.
     """
     import duckdb
 
     with duckdb.connect(config={"allow_unsigned_extensions": "true"}) as connection:
-        for name in ("httpfs", "avro", "iceberg"):
+        for name in ("httpfs", "avro", *more):
             module = importlib.import_module(f"duckdb_extension_{name}")
             folder = Path(str(module.__file__)).parent / "extensions" / f"v{duckdb.__version__}"
             (extension,) = folder.glob("*.duckdb_extension")
@@ -47,6 +47,18 @@ def duckdb_with_iceberg(catalog: str, endpoint: str) -> Iterator[duckdb.DuckDBPy
             "create secret (type s3, key_id 'a', secret 'b', region 'us-east-1', use_ssl false, url_style 'path', "
             f"endpoint '{endpoint.removeprefix('http://')}')"
         )
+        yield connection
+
+
+@contextlib.contextmanager
+def duckdb_with_iceberg(catalog: str, endpoint: str) -> Iterator[duckdb.DuckDBPyConnection]:
+    """DuckDB with a catalog.
+
+    Args:
+        catalog: address of the catalog.
+        endpoint: address of the S3 server, which takes any credentials.
+    """
+    with duckdb_over_s3(endpoint, "iceberg") as connection:
         connection.execute(f"attach '' as lake (type iceberg, endpoint '{catalog}', authorization_type 'none')")
         yield connection
 

@@ -26,7 +26,7 @@ from airflow_provider_kafka_s3.storage.durable import DurableStore
 if TYPE_CHECKING:
     from pyarrow import DataType, Field
 
-__all__ = ["field_names", "merged_schema", "schema_of_objects"]
+__all__ = ["field_names", "merged_schema", "schema_of_objects", "schemas_of_objects"]
 
 _READERS: Final = 16
 """Objects of which the schema is read at the same time."""
@@ -75,6 +75,11 @@ def schema_of_objects(store: DurableStore, objects: Sequence[DataObject]) -> pa.
         MissingObjectError: an object is gone.
         ForeignObjectError: an object is not of its format.
     """
+    return merged_schema(schemas_of_objects(store, objects))
+
+
+def schemas_of_objects(store: DurableStore, objects: Sequence[DataObject]) -> Mapping[pa.Schema, str]:
+    """The different schemas of objects, each with the URL of one that has it; errors as above."""
     if not objects:
         raise ConfigurationError("no object is selected, so there is no schema. Select batches that have records")
     chosen = _with_all_schemas(objects)
@@ -89,7 +94,7 @@ def schema_of_objects(store: DurableStore, objects: Sequence[DataObject]) -> pa.
             f"{url} has lines, or bytes, where other objects have columns. Select batches of one format, by batches=, "
             f"or give a schema"
         )
-    return merged_schema(urls)
+    return urls
 
 
 def merged_schema(places: Mapping[pa.Schema, str]) -> pa.Schema:

@@ -31,6 +31,7 @@ __all__ = [
     "branches_without_null",
     "field_paths",
     "is_recursive",
+    "nodes_in",
     "only_branch",
     "record_of",
     "time_name_of",
@@ -203,6 +204,20 @@ def is_recursive(node: Node) -> bool:
         return False
 
     return inside(node)
+
+
+def nodes_in(node: Node) -> Iterator[Node]:
+    """A schema that is not recursive, and all that is in it."""
+    yield node
+    match node:
+        case ArrayOf(items=part) | MapOf(values=part):
+            yield from nodes_in(part)
+        case Union(branches=branches):
+            for branch in branches:
+                yield from nodes_in(branch)
+        case Record(fields=fields):
+            for field in fields:
+                yield from nodes_in(field.type)
 
 
 def field_paths(node: Node) -> Iterator[str]:

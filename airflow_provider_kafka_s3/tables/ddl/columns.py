@@ -31,22 +31,13 @@ from airflow_provider_kafka_s3.documents.pinned_schema import decode_pinned_sche
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.parallel import in_threads
 from airflow_provider_kafka_s3.reading.avro_file import AvroFile
-from airflow_provider_kafka_s3.reading.object_schemas import merged_schema, schema_of_objects
+from airflow_provider_kafka_s3.reading.object_schemas import merged_schema, schema_of_objects, schemas_of_objects
 from airflow_provider_kafka_s3.reading.remote_file import open_object
 from airflow_provider_kafka_s3.reading.snapshot_objects import SnapshotObject
 from airflow_provider_kafka_s3.registry.schemas import RegisteredSchema
 from airflow_provider_kafka_s3.schemas.arrow_types import arrow_schema, arrow_type
 from airflow_provider_kafka_s3.schemas.avro import parse_schema
-from airflow_provider_kafka_s3.schemas.nodes import (
-    ArrayOf,
-    MapOf,
-    Node,
-    Primitive,
-    Record,
-    Union,
-    branches_without_null,
-    record_of,
-)
+from airflow_provider_kafka_s3.schemas.nodes import Node, Primitive, Union, branches_without_null, nodes_in, record_of
 from airflow_provider_kafka_s3.tables.ddl.model import DOCUMENT, Column, Shape
 
 if TYPE_CHECKING:
@@ -96,25 +87,17 @@ def columns_of_objects(log: TopicLog, layout: Layout, objects: Sequence[Snapshot
 
 
 def _avro(log: TopicLog, objects: Sequence[SnapshotObject]) -> ColumnsOfObjects:
-    schema, newest = schema_of_objects(log.store, objects), objects[-1]
+    schemas, newest = schemas_of_objects(log.store, objects), objects[-1]
     file: Any = io.BufferedReader(open_object(log.store, newest.key, newest.size))
     text = json.dumps(AvroFile(file).schema, ensure_ascii=False)
     record = record_of(parse_schema(text))
-    unions = frozenset(field.name for field in record.fields if _has_union(field.type)) if record else frozenset[str]()
-    columns = tuple(Column(field.name, field.type) for field in schema)
-    return ColumnsOfObjects("columns", columns, avro_schema=text, unions=unions)
-
-
-def _has_union(node: Node) -> bool:
-    match node:
-        case Union():
-            branches = branches_without_null(node)
-            return len(branches) > 1 or any(map(_has_union, branches))
-        case ArrayOf(items=part) | MapOf(values=part):
-            return _has_union(part)
-        case Record(fields=fields):
-            return any(_has_union(field.type) for field in fields)
-    return False
+    unions = frozenset(
+        field.name
+        for field in (() if record is None else record.fields)
+        if any(isinstance(node, Union) and len(branches_without_null(node)) > 1 for node in nodes_in(field.type))
+    )
+    columns = tuple(Column(field.name, field.type) for field in merged_schema(schemas))
+    return ColumnsOfObjects("columns", columns, len(schemas), avro_schema=text, unions=unions)
 
 
 def json_columns(schema: pa.Schema, *, numeric: bool = False) -> tuple[Column, ...]:

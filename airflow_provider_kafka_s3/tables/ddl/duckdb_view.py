@@ -9,6 +9,8 @@ from typing import ClassVar, Final
 from airflow_provider_kafka_s3.config import AvroContainer, CompressionName, Csv, JsonLines, Parquet
 from airflow_provider_kafka_s3.layout.folders import NULL_FOLDER
 from airflow_provider_kafka_s3.overriding import override
+from airflow_provider_kafka_s3.schemas.avro import parse_schema
+from airflow_provider_kafka_s3.schemas.nodes import Decimal, Fixed, Primitive, nodes_in, record_of
 from airflow_provider_kafka_s3.tables.ddl.dialect import Dialect, Remark
 from airflow_provider_kafka_s3.tables.ddl.model import Folder, LandedTable, TableName
 from airflow_provider_kafka_s3.tables.ddl.type_names import TypeNames
@@ -17,6 +19,8 @@ __all__ = ["DuckDb"]
 
 _PATTERN: Final = re.compile(r"[\\\[\]*?]")
 """Characters of its patterns."""
+
+_AVRO_CODECS: Final = ("null", "deflate", "snappy")
 
 
 class _Types(TypeNames):
@@ -117,9 +121,30 @@ class DuckDb(Dialect):
             case Csv() as settings:
                 return "read_csv", self._csv(table, settings, _struct(typed)), names
             case AvroContainer():
-                remark("Avro needs the extension avro: INSTALL avro.")
-                return "read_avro", by_name, names
+                is_record = self._require_avro(table, remark)
+                return "read_avro", {}, names if is_record else ['"avro_schema" AS "value"']
         return "read_parquet", by_name, names
+
+    def _require_avro(self, table: LandedTable, remark: Remark) -> bool:
+        """Refuse what ``read_avro`` of DuckDB 1.5 does not read, say what it shows otherwise; whether it has fields."""
+        codec = getattr(table.layout.record_format, "codec", "null")
+        if codec not in _AVRO_CODECS:
+            self.refuse(table, f"read_avro reads no {codec}")
+        if table.schemas > 1:
+            self.refuse(table, f"its objects have columns of {table.schemas} schemas, and read_avro takes one")
+        remark("Avro needs the extension avro: INSTALL avro.")
+        schema = parse_schema(table.avro_schema)
+        record = record_of(schema)
+        parts = [("value", schema)] if record is None else [(field.name, field.type) for field in record.fields]
+        for name, node in ((name, node) for name, part in parts for node in nodes_in(part)):
+            match node:
+                case Primitive(logical="local-timestamp-micros" as kind) | Fixed(logical="duration" as kind):
+                    self.refuse(table, f"`{name}` has the type {kind}, and read_avro reads no file with one")
+                case Primitive(logical="timestamp-millis" | "timestamp-micros"):
+                    remark(f"`{name}` has times of UTC as TIMESTAMP: … AT TIME ZONE 'UTC'.")
+                case Primitive(logical=Decimal(scale=scale)):
+                    remark(f"`{name}` has the unscaled number of a decimal of scale {scale} as a BLOB.")
+        return record is not None
 
     def _csv(self, table: LandedTable, settings: Csv, types: str) -> dict[str, str]:
         if table.schemas > 1 and not settings.header:

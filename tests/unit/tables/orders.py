@@ -44,6 +44,7 @@ __all__ = [
     "saved",
     "script",
     "table_of",
+    "unscaled",
     "values_in",
     "with_dead_letters",
 ]
@@ -119,15 +120,19 @@ def orders(*, nested: bool) -> list[dict[str, Any]]:
 def values_in(record_format: Format, value: Mapping[str, Any]) -> dict[str, Any]:
     """A value as the files of a format have it, with the types of its columns."""
     if isinstance(record_format, JsonLines | BlockGzip):
-        unscaled = int(Decimal(value["amount"]).scaleb(2))
-        number = unscaled.to_bytes(unscaled.bit_length() // 8 + 1, signed=True)
-        return {**value, "amount": base64.b64encode(number).decode()}
+        return {**value, "amount": base64.b64encode(unscaled(value["amount"])).decode()}
     day = dt.date(1970, 1, 1) + dt.timedelta(days=value["due"])
     raw = value["raw"] if isinstance(record_format, Csv) else base64.b64decode(value["raw"])
     times = {name: dt.datetime.fromtimestamp(value["at"] // 1000, dt.UTC) for name in ("at", "seen")}
     times["at"] += dt.timedelta(milliseconds=value["at"] % 1000)
     times["seen"] += dt.timedelta(microseconds=value["seen"] % 1_000_000)
     return {**value, "amount": Decimal(value["amount"]), "due": day, "raw": raw, **times}
+
+
+def unscaled(amount: str) -> bytes:
+    """The bytes of a decimal of two digits in Avro."""
+    number = int(Decimal(amount).scaleb(2))
+    return number.to_bytes(number.bit_length() // 8 + 1, signed=True)
 
 
 def layout_of(record_format: Format, **settings: Any) -> Layout:
