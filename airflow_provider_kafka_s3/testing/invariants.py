@@ -6,7 +6,8 @@ checks the control documents alone. Both compute the expected state independentl
 - I1: every committed record that is not accepted as lost is in exactly one visible object, and nothing else is
 - I2: a visible object is listed by a stored commit, and lies within its plan
 - I3: an object's bytes are those in its manifest
-- I4: the marker is the fold of its resolved batches, and all their objects are present
+- I4: the marker is the fold of its resolved batches, and all their objects are present, but those of values that were
+  given to a table
 - I5: a rerun of an intact run writes nothing: :func:`snapshot` before and after, :func:`check_unchanged`
 - I6: after recovery no plan is open and no debt is left (``recovered=True``)
 - I7: a deleted object stays gone (``deleted=...``)
@@ -16,6 +17,7 @@ checks the control documents alone. Both compute the expected state independentl
 - I9: an index of the log has exactly what plans and manifests have, and of resolved batches only
 - I10: with DeviantArt's names, a marker file names an index of a resolved batch; after recovery that of the object with
   the highest offset
+- I11: a table that owns objects has resolved batches only
 """
 
 from __future__ import annotations
@@ -164,7 +166,7 @@ def check_bucket(
     complete: bool = False,
     times: SourceTimes | None = None,
 ) -> BucketSummary:
-    """Read a topic's objects and control documents and check I1, I2, I3, I4, I7, I8, I9 and I10, and I6 on request.
+    """Read a topic's objects and control documents and check I1 to I4 and I7 to I11, and I6 on request.
 
     Args:
         store: the bucket; only read.
@@ -313,7 +315,8 @@ class _BatchContents:
             if stored is None:
                 self.absent.append(entry)
                 accepted = state.amended.get(batch, frozenset()) | set(deleted)
-                if state.is_resolved(batch) and entry.key not in accepted:
+                may_be_absent = entry.key in accepted or (state.is_given(batch) and self._has_values(entry))
+                if state.is_resolved(batch) and not may_be_absent:
                     yield f"I4 object {entry.key} of resolved batch {batch} is absent"
                 continue
             if entry.key in deleted:
@@ -388,6 +391,9 @@ class _BatchContents:
 
     def _is_sibling(self, entry: ObjectEntry) -> bool:
         return self._sibling(entry) is not None
+
+    def _has_values(self, entry: ObjectEntry) -> bool:
+        return not self._is_sibling(entry) and not entry.key.startswith(self._dead_prefix)
 
     def _add(self, entry: ObjectEntry, body: bytes, decoder: RecordDecoder) -> int:
         if self._sibling(entry) == keys.INDEX:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.codec import Document, decode
 from airflow_provider_kafka_s3.documents.log_index import IndexedBatch, LogIndex
 from airflow_provider_kafka_s3.documents.manifest import Amend, Manifest
@@ -51,6 +52,7 @@ class TopicState:
         runs: by run key.
         manifest_sums: checksums of the manifests, by batch number.
         indexes: by the numbers of their first and their last batch.
+        tables: those that own objects of the topic, by the names of their documents.
     """
 
     topic: str
@@ -63,6 +65,7 @@ class TopicState:
     runs: dict[str, RunRecord] = field(default_factory=dict)
     manifest_sums: dict[int, str] = field(default_factory=dict)
     indexes: dict[tuple[int, int], LogIndex] = field(default_factory=dict)
+    tables: dict[str, OwningTable] = field(default_factory=dict)
 
     def add(self, name: str, body: bytes) -> None:
         """Decode and add a document, by its name below the topic's control prefix.
@@ -77,7 +80,8 @@ class TopicState:
             record, _ = decode(RunRecord, body, name)
             self.runs[record.run] = record
         elif name.startswith("tables/"):
-            decode(OwningTable, body, name)
+            owner, _ = decode(OwningTable, body, name)
+            self.tables[name] = owner
         elif (schema := _SCHEMA_NAME.fullmatch(name)) is not None:
             decode_pinned_schema(body, int(schema[1]), name)
         elif (numbers := _INDEX_NAME.fullmatch(name)) is not None:
@@ -109,6 +113,10 @@ class TopicState:
         """Whether the marker has the batch folded in."""
         return self.marker is not None and self.marker.is_resolved(batch)
 
+    def is_given(self, batch: int) -> bool:
+        """Whether a table has the objects of values of a batch, and may have deleted them."""
+        return any(batch <= owner.last for owner in self.tables.values())
+
     def committed(self) -> Iterable[tuple[Plan, Manifest]]:
         """Batches whose decision is to commit, resolved or not."""
         for batch, manifest in sorted(self.manifests.items()):
@@ -135,7 +143,7 @@ def check_documents(state: TopicState, *, recovered: bool = False) -> list[str]:
                 findings.append(f"I6 offsets {state.marker.debt} are debt that was never landed")
     elif state.plans:
         findings.append("I4 there are batches but no marker")
-    return [*findings, *check_indexes(state)]
+    return [*findings, *check_indexes(state), *_check_tables(state)]
 
 
 def check_indexes(state: TopicState) -> Iterable[str]:
@@ -174,6 +182,14 @@ def check_summary(state: TopicState, summary: TopicSummary) -> Iterable[str]:
         committed = [number for number in resolved if state.manifests[number].status == "commit"]
         if (committed[-1] if committed else None) != (summary.last and summary.last.batch):
             yield f"I9 the summary has {summary.last} as its last batch, and the log {committed[-1:]}"
+
+
+def _check_tables(state: TopicState) -> Iterable[str]:
+    for name, owner in sorted(state.tables.items()):
+        if (owner.topic, name) != (state.topic, addresses.table_key("", owner.table)):
+            yield f"I11 document {name} is of table {owner.table!r} and topic {owner.topic!r}"
+        if open_batches := [n for n in range(1, owner.last + 1) if not state.is_resolved(n)]:
+            yield f"I11 table {owner.table} has batches up to {owner.last}, and {open_batches[:10]} are not resolved"
 
 
 def expected_in_index(state: TopicState, batch: int, same_layout_as: int | None) -> IndexedBatch:

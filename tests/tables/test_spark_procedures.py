@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_kafka_s3.reading.snapshot import Snapshot
@@ -40,8 +43,15 @@ def rows(made: TableOfTopic, spark: SparkWithIceberg) -> list[int]:
     return by_spark
 
 
+def values(key: str, body: bytes) -> list[bytes]:
+    """The values of an object in Kafka."""
+    assert key.endswith(".parquet")
+    return [json.dumps({"n": n}).encode() for n in pq.read_table(pa.BufferReader(body)).column("n").to_pylist()]
+
+
 def verified(made: TableOfTopic) -> tuple[int, int]:
-    """Numbers of objects that are as committed, and that are gone and given to the table."""
+    """Numbers of objects that are as committed, and that are gone and given to the table; all invariants hold."""
+    made.topic.check(values)
     result = made.topic.pipeline.run(made.topic.request("verified", action="verify")).advance()
     verification = getattr(result, "verification", None)
     assert verification is not None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_kafka_s3.batch.given_away import begin_table, give_to_table, owning_tables
@@ -20,6 +22,7 @@ from airflow_provider_kafka_s3.reading.parquet_dataset import arrow_dataset
 from airflow_provider_kafka_s3.reading.snapshot import Snapshot
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage.durable import DurableStore
+from airflow_provider_kafka_s3.testing.invariants import InvariantViolation
 from tests.unit.batch.simulated_topic import Topic
 
 SCHEMA = '{"type": "record", "name": "Order", "fields": [{"name": "n", "type": "long"}]}'
@@ -52,6 +55,12 @@ def inspect(pipeline: TopicPipeline, topic: Topic, action: str) -> tuple[tuple[s
     return verification.given, verification.restored
 
 
+def values(key: str, body: bytes) -> list[bytes]:
+    """The values of an object in Kafka."""
+    assert key.endswith(".parquet")
+    return [json.dumps(row).encode() for row in pq.read_table(pa.BufferReader(body)).to_pylist()]
+
+
 def test_an_object_that_was_given_to_a_table_is_neither_missing_nor_restored() -> None:
     """Verify and restore report it; a rerun of its batch succeeds; nothing is written."""
     topic = landed()
@@ -62,6 +71,23 @@ def test_an_object_that_was_given_to_a_table_is_neither_missing_nor_restored() -
     for on_missing in ("fail", "restore"):
         assert topic.land("run-1", on_missing=on_missing).status == "ok"
     assert gone not in topic.objects()
+    # Of batch 2, and the dead letters of both.
+    assert topic.check(values) == 3
+
+
+def test_an_object_that_was_given_and_is_there_has_to_be_right() -> None:
+    """And a table has no batch that is not resolved."""
+    topic = landed()
+    first, second = sorted(key for key in topic.objects() if "/_dead_letters/" not in key)
+    give_to_table(topic.pipeline.log, "lake.orders", 3)
+    other = topic.bucket.get(second)
+    assert other is not None
+    topic.bucket.delete(first)
+    topic.bucket.put_new(first, other.body, metadata=other.metadata)
+    with pytest.raises(InvariantViolation) as raised:
+        topic.check(values)
+    assert any(text.startswith(f"I3 object {first} has other bytes") for text in raised.value.findings)
+    assert "I11 table lake.orders has batches up to 3, and [3] are not resolved" in raised.value.findings
 
 
 @pytest.mark.parametrize(
@@ -73,6 +99,10 @@ def test_what_no_table_has_is_missing(batch: int, dead_letters: bool) -> None:
     topic = landed()
     give_to_table(topic.pipeline.log, "lake.orders", 1)
     (gone,) = delete(topic, batch, dead_letters=dead_letters)
+    with pytest.raises(
+        InvariantViolation, match=f"1 findings:\n  I4 object {re.escape(gone)} of resolved batch {batch}"
+    ):
+        topic.check(values)
     with pytest.raises(MissingObjectError, match=re.escape(gone)):
         inspect(topic.pipeline, topic, "verify")
     with pytest.raises(MissingObjectError, match=re.escape(gone)):
