@@ -101,7 +101,7 @@ def _open(access: Access) -> TopicTable:
     topic = access.landed_topic()
     name, properties = _catalog(arguments)
     catalog = open_catalog(name, with_files(properties, *access.s3_access))
-    return TopicTable(catalog, arguments.table, topic.log, access.bucket, settings)
+    return TopicTable(catalog, arguments.table, topic.log, settings)
 
 
 def _catalog(arguments: argparse.Namespace) -> tuple[str, dict[str, Any]]:

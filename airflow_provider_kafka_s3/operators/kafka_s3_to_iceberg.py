@@ -170,7 +170,7 @@ class KafkaS3ToIcebergOperator(BaseOperator):
         from airflow_provider_kafka_s3.tables.iceberg.topic_table import TopicTable
 
         place = TopicLocation(self.bucket, self._address(topic), access.settings, access.credentials)
-        added = TopicTable(catalog, table, place.open_log(), self.bucket, self._settings()).add()
+        added = TopicTable(catalog, table, place.open_log(), self._settings()).add()
         self.log.info(
             "topic %s: %s with %s added to table %s, which has batches up to %d",
             topic,

@@ -107,7 +107,7 @@ class TableOfTopic:
     def topic_table(self, catalog: Catalog | None = None, **settings: Any) -> TopicTable:
         """A process that adds batches."""
         log = self.topic.pipeline.log
-        return TopicTable(catalog or self.catalog, self.table, log, self.bucket, TableSettings(**settings))
+        return TopicTable(catalog or self.catalog, self.table, log, TableSettings(**settings))
 
     def rows(self) -> list[dict[str, Any]]:
         """All rows, as pyiceberg reads them."""

@@ -20,7 +20,7 @@ def main() -> None:
     address = TopicAddress(topics_dir="lake", pipeline="orders-to-lake", topic="orders")
     log = TopicLocation(given["bucket"], address, settings, credentials).open_log()
     catalog = open_catalog("process", {"uri": given["catalog"], **file_properties(settings, credentials)})
-    TopicTable(catalog, given["table"], log, given["bucket"]).add()
+    TopicTable(catalog, given["table"], log).add()
 
 
 if __name__ == "__main__":

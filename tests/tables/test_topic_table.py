@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import fastavro
@@ -557,6 +558,27 @@ def test_old_snapshots_are_expired_with_a_commit_and_no_file_is_deleted(
     assert len(made.catalog.load_table(made.table).snapshots()) == 3
     assert [row["n"] for row in made.rows()] == [*range(6)]
     assert len(Snapshot(made.topic.pipeline.log).objects()) == 6
+    assert made.topic_table().check() == Difference(made.table, 6, 6, 6)
+
+
+@pytest.mark.parametrize("owned_by", ["pipeline", "table"])
+def test_files_of_metadata_do_not_pile_up(
+    table_of: Callable[..., TableOfTopic], owned_by: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The table keeps as many as it says, whoever owns the objects, and every row; nothing warns."""
+    made = table_of()
+    made.land({"n": 0})
+    made.topic_table(owned_by=owned_by).add()
+    table = made.catalog.load_table(made.table)
+    with table.transaction() as transaction:
+        transaction.set_properties({"write.metadata.previous-versions-max": "2"})
+    for n in range(1, 6):
+        made.land({"n": n})
+        made.topic_table().add()
+    folder = Path(table.location().removeprefix("file:")) / "metadata"
+    assert len([*folder.glob("*.metadata.json")]) == 3
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+    assert [row["n"] for row in made.rows()] == [*range(6)]
     assert made.topic_table().check() == Difference(made.table, 6, 6, 6)
 
 

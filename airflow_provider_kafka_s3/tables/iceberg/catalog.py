@@ -32,11 +32,14 @@ from airflow_provider_kafka_s3.storage.s3 import S3Settings
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
+    from pyiceberg.io import FileIO
+    from pyiceberg.table.metadata import TableMetadata
     from requests import Session
 
 __all__ = [
     "PatientRestCatalog",
     "catalog_errors",
+    "error_text",
     "file_properties",
     "is_lost_race",
     "is_terminal",
@@ -67,6 +70,11 @@ class PatientRestCatalog(RestCatalog):
         timeout = float(self.properties.get("kafka-s3.timeout", _TIMEOUT))
         session.request = functools.partial(session.request, timeout=timeout)  # type: ignore[method-assign]
 
+    @staticmethod
+    @override
+    def _delete_old_metadata(io: FileIO, base: TableMetadata, metadata: TableMetadata) -> None:
+        """They are the server's, which deletes them itself: a second try would warn after each commit."""
+
 
 def open_catalog(name: str, properties: Mapping[str, Any]) -> Catalog:
     """Open a catalog.
@@ -88,11 +96,11 @@ def open_catalog(name: str, properties: Mapping[str, Any]) -> Catalog:
                 properties = {**properties, **_patient_glue(properties)}
             return load_catalog(name, **properties)
         except (NotInstalledError, ImportError) as e:
-            raise ConfigurationError(f"catalog {name!r} needs a package that is not installed: {_text(e)}") from e
+            raise ConfigurationError(f"catalog {name!r} needs a package that is not installed: {error_text(e)}") from e
         except ValueError as e:
             if _is_of_client(e):
                 raise
-            raise ConfigurationError(f"catalog {name!r}: {_text(e)}") from e
+            raise ConfigurationError(f"catalog {name!r}: {error_text(e)}") from e
 
 
 def _patient_glue(properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -144,20 +152,20 @@ def catalog_errors(where: str) -> Iterator[None]:
         raise
     except (UnauthorizedError, ForbiddenError) as e:
         raise AccessDeniedError(
-            f"{where}: the catalog refuses the credentials or the action: {_text(e)}. Correct the connection"
+            f"{where}: the catalog refuses the credentials or the action: {error_text(e)}. Correct the connection"
         ) from e
     except NoSuchNamespaceError as e:
-        raise ConfigurationError(f"{where}: there is no such namespace: {_text(e)}. Create it") from e
+        raise ConfigurationError(f"{where}: there is no such namespace: {error_text(e)}. Create it") from e
     except NoSuchTableError as e:
-        raise ConfigurationError(f"{where}: there is no such table: {_text(e)}") from e
+        raise ConfigurationError(f"{where}: there is no such table: {error_text(e)}") from e
     except (BadRequestError, ValidationError, NotImplementedError) as e:
-        raise ConfigurationError(f"{where}: the catalog does not take the request: {_text(e)}") from e
+        raise ConfigurationError(f"{where}: the catalog does not take the request: {error_text(e)}") from e
     except Exception as e:
         if not _is_of_client(e):
             raise
         if _is_refusal(e):
-            raise AccessDeniedError(f"{where}: access is denied: {_text(e)}. Correct the connection") from e
-        raise CatalogUnavailableError(f"{where}: no usable answer ({type(e).__name__}: {_text(e)})") from e
+            raise AccessDeniedError(f"{where}: access is denied: {error_text(e)}. Correct the connection") from e
+        raise CatalogUnavailableError(f"{where}: no usable answer ({type(e).__name__}: {error_text(e)})") from e
 
 
 def is_lost_race(error: BaseException) -> bool:
@@ -184,5 +192,6 @@ def _is_refusal(error: BaseException) -> bool:
     return "AccessDenied" in named or type(error).__name__ == "NoCredentialsError"
 
 
-def _text(error: Any) -> str:
+def error_text(error: BaseException) -> str:
+    """What an error says, in one line that is not too long."""
     return " ".join(str(error).split())[:500]

@@ -31,7 +31,7 @@ from pyiceberg.table.update import (
 from airflow_provider_kafka_s3.documents.addresses import TopicAddress
 from airflow_provider_kafka_s3.exceptions import CatalogUnavailableError, ConfigurationError, TableRolledBackError
 from airflow_provider_kafka_s3.retry import Retrier
-from airflow_provider_kafka_s3.tables.iceberg.catalog import is_lost_race, is_terminal
+from airflow_provider_kafka_s3.tables.iceberg.catalog import error_text, is_lost_race, is_terminal
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
@@ -220,7 +220,7 @@ def commit(
             unknown += not is_lost_race(e)
             error = CatalogUnavailableError(
                 f"table {'.'.join(table.name())}: it is not known whether a commit landed "
-                f"({type(e).__name__}: {' '.join(str(e).split())[:300]}). The next run looks first, and goes on"
+                f"({type(e).__name__}: {error_text(e)}). The next run looks first, and goes on"
             )
             error.repeatable = unknown < _UNKNOWN
             raise error from e

@@ -181,7 +181,6 @@ class TopicTable:
         catalog: with the table.
         table: its name, such as ``lake.orders``.
         log: of the topic.
-        bucket: of the log.
         settings: of the table.
         retrier: waits between commits that others came before.
     """
@@ -189,14 +188,13 @@ class TopicTable:
     catalog: Catalog
     table: str
     log: TopicLog
-    bucket: str
     settings: TableSettings = field(default_factory=TableSettings)
     retrier: Retrier = field(default_factory=lambda: Retrier(_RACES))
 
     @property
     def name(self) -> str:
         """The property of the table with the last batch that is in."""
-        return property_of(self.bucket, self.log.address)
+        return property_of(self.log.store.url("").removeprefix("s3://").rstrip("/"), self.log.address)
 
     def add(self) -> Added:
         """Add the complete batches that the table lacks, each once; the table is created with the first objects.
@@ -226,8 +224,13 @@ class TopicTable:
             table, losses, removed = self._without_losses(table, snapshot.lost_urls(last))
             added = replace(added, commits=int(removed > 0), removed=removed)
         with progress(f"table {self.table}: add", total=max(snapshot.batch - last, 0), unit="batch") as advance:
+            changes: Snapshot | None = None
             while last < snapshot.batch:
-                end, objects = self._next_batches(snapshot, last)
+                if changes is None:
+                    changes = snapshot.changes(last)
+                    numbers = changes.select_batches()
+                numbers = [number for number in numbers if number > last]
+                end, objects = self._next_batches(changes, numbers)
                 if table is None:
                     if not objects:
                         break
@@ -334,10 +337,8 @@ class TopicTable:
 
     # -- batches ------------------------------------------------------------------------------------------------------
 
-    def _next_batches(self, snapshot: Snapshot, last: int) -> tuple[int, list[SnapshotObject]]:
-        """The last batch of the next commit, and the objects of its batches."""
-        changes = snapshot.changes(last)
-        numbers = changes.select_batches()
+    def _next_batches(self, changes: Snapshot, numbers: Sequence[int]) -> tuple[int, list[SnapshotObject]]:
+        """The last batch of the next commit, and the objects of its batches, which are the first of these."""
         objects: list[SnapshotObject] = []
         for start in range(0, len(numbers), _STEP):
             step = numbers[start : start + _STEP]
@@ -348,7 +349,7 @@ class TopicTable:
                     return number - 1, objects
                 objects += of_batch
         # Batches without objects, such as those of a reset, are between the others and behind the last.
-        return snapshot.batch, objects
+        return changes.batch, objects
 
     def _commit(self, after: int, end: int, objects: Sequence[SnapshotObject], losses: int) -> tuple[Table, bool]:
         """Commit batches; the table behind it, and whether one of these commits landed.
@@ -476,6 +477,8 @@ class TopicTable:
             "format-version": "2",
             "commit.manifest-merge.enabled": "true",
             "gc.enabled": str(self.settings.owned_by == "table").lower(),
+            # Each commit writes a file of all metadata; the hundred before are kept, the catalog's default.
+            TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED: "true",
             _OWNED_BY: self.settings.owned_by,
         }
         spec = self._spec(columns, objects[-1].layout)
