@@ -45,6 +45,9 @@ from tests.benchmark.small import table as small_table
 from tests.benchmark.stages import stages
 from tests.benchmark.stages import table as stages_table
 from tests.benchmark.stores import store
+from tests.benchmark.tables import COMMITS, EXPIRED, tables
+from tests.benchmark.tables import GOALS as TABLES_GOALS
+from tests.benchmark.tables import table as tables_table
 from tests.spark.pipeline import ROOT
 
 CASES = FLOOR, _, _, GZIP, SPARK = (
@@ -78,6 +81,7 @@ def main() -> int:
         "slow-store",
         "small",
         "stages",
+        "tables",
     )
     parser.add_argument("--only", choices=parts, help="default: all but shapes and stages")
     parser.add_argument("--json", type=Path, default=ROOT / ".build" / "benchmark.json", help="where the figures go")
@@ -108,12 +112,7 @@ def main() -> int:
         if options.only in (None, "large"):
             _add_large_records(summary, server.endpoint)
         if options.only in (None, "replay"):
-            print("Replays …", flush=True)
-            summary["replay"] = sent = replays(server.endpoint, broker, options.rounds)
-            summary["goals"] += [
-                _goal(f"CPU of a replay from {name} / of a plain producer", ratio, "<=", REPLAY_GOAL)
-                for name, ratio in ratios_of_replays(sent).items()
-            ]
+            _add_replays(summary, server.endpoint, broker, options.rounds)
         if options.only in (None, "records", "slow-store", "small", "stages"):
             print(f"Producing {options.records:,} records …", flush=True)
             load(broker, "benchmark", messages(options.records, PARTITIONS), PARTITIONS)
@@ -146,6 +145,8 @@ def main() -> int:
                 _goal("growth of a driver by 10,000 objects, MB", found["objects"]["driver_grows_mb"], "<=", 200.0),
                 _goal("a topic of 500 in one run, s (wish: 0.1)", found["topics"]["s_per_topic"], "<=", 0.15),
             ]
+        if options.only in (None, "tables"):
+            _add_tables(summary, server.endpoint)
         if options.only is None:
             for part in of_encoders:
                 summary["goals"] += part.pop("goals")
@@ -191,6 +192,24 @@ def _add_large_records(summary: dict[str, Any], endpoint: str) -> None:
     summary["goals"] += [
         _goal(f"heap for each byte of a record of 50 MB / of 10 MB, {shape}", growth(peaks), "<=", LARGE_GOAL)
         for shape, peaks in found.items()
+    ]
+
+
+def _add_replays(summary: dict[str, Any], endpoint: str, broker: KafkaBroker, rounds: int) -> None:
+    print("Replays …", flush=True)
+    summary["replay"] = sent = replays(endpoint, broker, rounds)
+    summary["goals"] += [
+        _goal(f"CPU of a replay from {name} / of a plain producer", ratio, "<=", REPLAY_GOAL)
+        for name, ratio in ratios_of_replays(sent).items()
+    ]
+
+
+def _add_tables(summary: dict[str, Any], endpoint: str) -> None:
+    print("Tables …", flush=True)
+    summary["tables"] = measured = tables(endpoint)
+    summary["goals"] += [
+        _goal(f"commit {COMMITS:,} / commit {number} to a table, {EXPIRED}", measured[EXPIRED][name], "<=", bound)
+        for number, (name, bound) in TABLES_GOALS.items()
     ]
 
 
@@ -296,6 +315,9 @@ def table(summary: dict[str, Any]) -> str:
         lines += ["", f"  stages of a task, {summary['cores']} cores:", *stages_table(summary["stages"]), ""]
     if "scale" in summary:
         lines += ["", f"  scale, {summary['cores']} cores, {summary['s3_server']}:", *scale_table(summary["scale"]), ""]
+    if "tables" in summary:
+        head = f"  a commit of a batch to a table, {summary['cores']} cores:"
+        lines += ["", head, *tables_table(summary["tables"]), ""]
     for goal in summary["goals"]:
         verdict = "kept" if goal["met"] else "MISSED"
         lines.append(f"  {goal['what']}: {goal['value']} ({goal['relation']} {goal['bound']:g}) {verdict}")
