@@ -18,6 +18,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField, StringType
 
 from airflow_provider_kafka_s3.batch.given_away import owning_tables
+from airflow_provider_kafka_s3.cli import main
 from airflow_provider_kafka_s3.config import (
     AvroConverter,
     ByField,
@@ -35,11 +36,12 @@ from airflow_provider_kafka_s3.reading.snapshot import Snapshot
 from airflow_provider_kafka_s3.schemas.field_ids import field_id
 from airflow_provider_kafka_s3.storage.s3 import S3Settings
 from airflow_provider_kafka_s3.tables.iceberg import topic_table
+from airflow_provider_kafka_s3.tables.iceberg.catalog import file_properties, open_catalog
 from airflow_provider_kafka_s3.tables.iceberg.commit import last_batch
 from airflow_provider_kafka_s3.tables.iceberg.topic_table import Difference
 from dev.iceberg_catalog import IcebergCatalog
 from dev.iceberg_readers import duckdb_with_iceberg
-from tests.tables.conftest import TableOfTopic, schema_of
+from tests.tables.conftest import CREDENTIALS, NAMESPACE, TableOfTopic, schema_of
 
 
 def nullable(kind: Any) -> list[Any]:
@@ -580,6 +582,68 @@ def test_files_of_metadata_do_not_pile_up(
     assert not [record for record in caplog.records if record.levelname == "WARNING"]
     assert [row["n"] for row in made.rows()] == [*range(6)]
     assert made.topic_table().check() == Difference(made.table, 6, 6, 6)
+
+
+def test_a_sql_catalog_deletes_old_metadata_and_the_objects_of_a_purged_table(
+    table_of: Callable[..., TableOfTopic], s3_settings: S3Settings, tmp_path: Path
+) -> None:
+    """Here pyiceberg deletes, which looks at no gc.enabled."""
+    made = table_of()
+    properties = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}"}
+    with open_catalog("sql", {**properties, **file_properties(s3_settings, CREDENTIALS)}) as catalog:
+        catalog.create_namespace(NAMESPACE)
+        for n in range(4):
+            made.land({"n": n})
+            made.topic_table(catalog).add()
+            with catalog.load_table(made.table).transaction() as transaction:
+                transaction.set_properties({"write.metadata.previous-versions-max": "2"})
+        assert len([*tmp_path.rglob("*.metadata.json")]) == 3
+        assert catalog.load_table(made.table).scan().to_arrow().num_rows == 4
+        catalog.purge_table(made.table)
+    # Its client leaves an empty object for the folder.
+    assert not [key for key in made.topic.objects() if key.endswith(".parquet")]
+
+
+def test_the_command_adds_compares_and_repairs(
+    table_of: Callable[..., TableOfTopic],
+    catalog_server: IcebergCatalog,
+    s3_settings: S3Settings,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A dry run changes nothing; a table that lacks an object is a finding until it is repaired."""
+    made = table_of()
+    made.land({"n": 1}, {"n": 2})
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
+    (tmp_path / "catalog.json").write_text(json.dumps({"uri": catalog_server.url}))
+    options = {
+        "--bucket": made.bucket,
+        "--topics-dir": "lake",
+        "--pipeline": "orders-to-lake",
+        "--topic": "orders",
+        "--endpoint-url": str(s3_settings.endpoint_url),
+        "--table": made.table,
+        "--catalog-config": str(tmp_path / "catalog.json"),
+    }
+    where = [text for option in options.items() for text in option]
+
+    def run(*arguments: str, code: int = 0) -> dict[str, Any]:
+        assert main.main(["table", *arguments, *where, "--json"]) == code
+        answer: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return answer
+
+    for action in (("status",), ("add", "--dry-run")):
+        answer = run(*action)
+        assert (answer["exists"], answer["behind"]) == (False, 1)
+    assert (run("add")["files"], run("add")["files"]) == (2, 0)
+    assert (run("status")["behind"], run("check")["missing"]) == (0, [])
+    made.catalog.load_table(made.table).delete("n = 1")
+    (missing,) = run("check", code=1)["missing"]
+    assert run("check", "--repair", "--dry-run", code=1)["missing"] == [missing]
+    assert run("check", "--repair")["added"] == [missing]
+    assert [row["n"] for row in made.rows()] == [1, 2]
 
 
 def given_away(made: TableOfTopic) -> dict[str, int]:
