@@ -95,7 +95,11 @@ def test_the_examples_are_parsed_and_serialised_without_connections(airflow_home
                 ["land", "KafkaToS3Operator"],
                 ["total_by_shop", "_PythonDecoratedOperator"],
             ],
-            "kafka_to_s3_then_table": [["land", "KafkaToS3Operator"], ["add", "KafkaS3ToIcebergOperator"]],
+            "kafka_to_s3_then_table": [
+                ["land", "KafkaToS3Operator"],
+                ["add", "KafkaS3ToIcebergOperator"],
+                ["total_by_shop", "_PythonDecoratedOperator"],
+            ],
             "s3_to_kafka_day": [["replay", "S3ToKafkaOperator"]],
         },
     }
@@ -259,18 +263,23 @@ def test_avro_of_a_registry_is_landed_as_parquet(
     assert sorted(landed, key=in_order) == sorted(expected, key=in_order)
 
 
-@pytest.mark.any_airflow
-def test_exactly_the_landed_records_are_aggregated_in_whatever_order_hours_are_run(
-    example: Callable[..., DagRun], worker: Worker, kafka_broker: KafkaBroker, store: S3Store
-) -> None:
-    """Each run has the totals of its batches, which are the same in all runs of a batch."""
+def credentials_of_boto3(worker: Worker) -> dict[str, str]:
+    """Variables by which readers without a connection reach the bucket."""
     connection = json.loads(worker.home.environment["AIRFLOW_CONN_AWS_DEFAULT"])
-    reached = {
+    return {
         "AWS_ACCESS_KEY_ID": connection["login"],
         "AWS_SECRET_ACCESS_KEY": connection["password"],
         "AWS_ENDPOINT_URL": connection["extra"]["endpoint_url"],
         "AWS_DEFAULT_REGION": "us-east-1",
     }
+
+
+@pytest.mark.any_airflow
+def test_exactly_the_landed_records_are_aggregated_in_whatever_order_hours_are_run(
+    example: Callable[..., DagRun], worker: Worker, kafka_broker: KafkaBroker, store: S3Store
+) -> None:
+    """Each run has the totals of its batches, which are the same in all runs of a batch."""
+    reached = credentials_of_boto3(worker)
     kafka_broker.create_topic("sales", 2)
 
     def sell(hour: int, amount: int) -> None:
@@ -294,22 +303,28 @@ def test_exactly_the_landed_records_are_aggregated_in_whatever_order_hours_are_r
 
 
 @pytest.mark.any_airflow
-def test_landed_records_are_rows_of_a_table_once(example: Callable[..., DagRun], kafka_broker: KafkaBroker) -> None:
-    """By a real catalog: what a run lands is added by it, and nothing twice by one that lands nothing."""
+def test_landed_records_are_rows_of_a_table_once(
+    example: Callable[..., DagRun], worker: Worker, kafka_broker: KafkaBroker
+) -> None:
+    """By a real catalog: what a run lands is added and queried by it, and nothing by one that lands nothing."""
     kafka_broker.create_topic("sold", 2)
 
     def sell(*numbers: int) -> None:
-        kafka_broker.produce("sold", [Message(b'{"id":%d,"shop":"north"}' % n, partition=n % 2) for n in numbers])
+        values = [b'{"id":%d,"shop":"north","amount":%d}' % (n, n) for n in numbers]
+        kafka_broker.produce("sold", [Message(value, partition=n % 2) for n, value in enumerate(values)])
 
     with IcebergCatalog() as server:
         opened = open_catalog("tests", {"uri": server.url})
         opened.create_namespace("lake")
         connection = connection_variables({"iceberg_default": {"conn_type": "iceberg", "host": server.url}})
+        connection |= credentials_of_boto3(worker)
         sell(0, 1, 2)
         run = example("kafka_to_s3_then_table", **connection)
         assert run.returned["add"]["sold"]["batches"] == [1, 1]
+        assert run.returned["total_by_shop"] == {"north": 3.0}
         again = example("kafka_to_s3_then_table", **connection)
         assert (again.returned["land"]["status"], again.returned["add"]["sold"]["batches"]) == ("empty", None)
+        assert again.returned["total_by_shop"] == {}
         files = [task.file.record_count for task in opened.load_table("lake.sold").scan().plan_files()]
         assert sum(files) == 3
 

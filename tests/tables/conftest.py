@@ -137,4 +137,4 @@ def proxy(catalog_server: IcebergCatalog) -> Iterator[FaultProxy]:
 def behind_proxy(proxy: FaultProxy, s3_settings: S3Settings) -> Catalog:
     """A client whose requests can fail, and that waits a second for an answer."""
     files = file_properties(s3_settings, CREDENTIALS)
-    return open_catalog("proxied", {"uri": proxy.endpoint, "kafka-s3.timeout": "1", **files})
+    return open_catalog("proxied", {"uri": proxy.endpoint, "kafka-s3.timeout": "2", **files})

@@ -13,6 +13,7 @@ from airflow.providers.common.compat.sdk import (  # noqa: TID253 - the task rai
     DAG,
     AirflowException,
     AirflowFailException,
+    Asset,
 )
 
 from airflow_provider_kafka_s3 import KafkaS3ToIcebergOperator
@@ -88,6 +89,16 @@ def test_each_topic_has_a_table_of_its_name(bench: object, opened: list[str]) ->
     assert opened == ["db.a_b", "db.c"]
     rest = {"batches": [3, 4], "files": 2, "records": 10, "commits": 1, "removed": 0, "snapshot": 7}
     assert returned == {"a.b": {"table": "db.a_b", **rest}, "c": {"table": "db.c", **rest}}
+
+
+def test_the_event_of_an_outlet_has_what_was_added_to_each_table(bench: object, opened: list[str]) -> None:
+    """A DAG that is scheduled by the asset of the table reads which batches are new in it."""
+    table = Asset("lake-c")
+    event = SimpleNamespace(extra={})
+    task = KafkaS3ToIcebergOperator(**{**REQUIRED, "topics": "c"}, outlets=[table])
+    returned = task.execute({"outlet_events": {table: event}})  # type: ignore[typeddict-item]  # the rest is not used
+    assert json.loads(json.dumps(event.extra)) == {"bucket": "lake", "pipeline": "shop", "tables": returned}
+    assert returned["c"]["batches"] == [3, 4]
 
 
 @pytest.mark.parametrize(
