@@ -69,6 +69,7 @@ class TopicRow:
         batches: number of resolved batches.
         records: of the batches whose newest record is of the last 24 hours.
         size: bytes of these batches.
+        last_batch: number of the last committed batch; 0: there is none.
         landed_by: try, host and time of the last batch.
         newest: timestamp of the newest landed record.
         small: whether the objects of the last batch are small.
@@ -87,6 +88,7 @@ class TopicRow:
     batches: int = 0
     records: int = 0
     size: int = 0
+    last_batch: int = 0
     landed_by: str = ""
     newest: dt.datetime | None = None
     small: bool = False
@@ -383,6 +385,7 @@ class _Topic:
             batches=status.batches,
             records=records,
             size=size,
+            last_batch=0 if last is None else last.batch,
             landed_by="" if last is None else last.planned_by,
             newest=moment(newest),
             small=last is not None and last.is_small,

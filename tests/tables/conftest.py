@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 import pytest
+from duckdb import DuckDBPyConnection
 from pyiceberg.catalog import Catalog
 
 from airflow_provider_kafka_s3.config import JsonConverter, Layout, Parquet
@@ -18,7 +19,7 @@ from airflow_provider_kafka_s3.tables.iceberg.catalog import file_properties, op
 from airflow_provider_kafka_s3.tables.iceberg.topic_table import TopicTable
 from dev.fault_proxy import FaultProxy
 from dev.iceberg_catalog import IcebergCatalog
-from dev.iceberg_readers import SparkWithIceberg
+from dev.iceberg_readers import SparkWithIceberg, duckdb_with_iceberg
 from dev.s3_server import ThreadedS3Server
 from tests.unit.batch.simulated_topic import Topic
 
@@ -48,6 +49,13 @@ def catalog(catalog_server: IcebergCatalog, s3_settings: S3Settings) -> Catalog:
     opened = open_catalog("tests", {"uri": catalog_server.url, **file_properties(s3_settings, CREDENTIALS)})
     opened.create_namespace(NAMESPACE)
     return opened
+
+
+@pytest.fixture(scope="session")
+def duckdb(catalog: Catalog, catalog_server: IcebergCatalog, s3_settings: S3Settings) -> Iterator[DuckDBPyConnection]:
+    """DuckDB with the catalog, whose namespace exists."""
+    with duckdb_with_iceberg(catalog_server.url, str(s3_settings.endpoint_url)) as connection:
+        yield connection
 
 
 @pytest.fixture(scope="session")
@@ -82,13 +90,14 @@ class TableOfTopic:
         table: name of the table.
     """
 
-    def __init__(self, catalog: Catalog, s3: S3Settings, layout: Layout) -> None:
+    def __init__(self, catalog: Catalog, duckdb: DuckDBPyConnection, s3: S3Settings, layout: Layout) -> None:
         number = next(_buckets)
         self.bucket = f"lake-{number}"
         self.table = f"{NAMESPACE}.orders_{number}"
         client = make_client(s3, CREDENTIALS)
         client.create_bucket(Bucket=self.bucket)
         self.catalog = catalog
+        self._duckdb = duckdb
         self._runs = 0
         self.topic = Topic(layout, partitions=2)
         self.topic.bucket = Bucket(client, self.bucket)  # type: ignore[assignment]  # of memory else
@@ -110,18 +119,24 @@ class TableOfTopic:
         return TopicTable(catalog or self.catalog, self.table, log, TableSettings(**settings))
 
     def rows(self) -> list[dict[str, Any]]:
-        """All rows, as pyiceberg reads them."""
-        rows: list[dict[str, Any]] = self.catalog.load_table(self.table).scan().to_arrow().to_pylist()
-        return sorted(rows, key=lambda row: str([*row.values()]))
+        """All rows, as pyiceberg and DuckDB read them: the same."""
+        rows = sorted(self.catalog.load_table(self.table).scan().to_arrow().to_pylist(), key=_in_order)
+        result = self._duckdb.execute(f"select * from lake.{self.table}").to_arrow_table()
+        assert sorted(result.to_pylist(), key=_in_order) == rows
+        return rows
+
+
+def _in_order(row: dict[str, Any]) -> str:
+    return str([*row.values()])
 
 
 @pytest.fixture
-def table_of(catalog: Catalog, s3_settings: S3Settings) -> Callable[..., TableOfTopic]:
+def table_of(catalog: Catalog, duckdb: DuckDBPyConnection, s3_settings: S3Settings) -> Callable[..., TableOfTopic]:
     """Make a topic and its table: ``table_of(schema)``; keywords are those of the layout."""
 
     def make(schema: str = ORDERS, **layout: Any) -> TableOfTopic:
         given = {"format": Parquet(), "value_converter": JsonConverter(schema=schema), **layout}
-        return TableOfTopic(catalog, s3_settings, Layout(topics_dir="lake", **given))
+        return TableOfTopic(catalog, duckdb, s3_settings, Layout(topics_dir="lake", **given))
 
     return make
 
