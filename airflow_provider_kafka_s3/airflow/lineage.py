@@ -245,7 +245,7 @@ def _read(bucket: str, access: S3Access, batches: Mapping[TopicAddress, int | No
         try:
             topic_log = TopicLog(store, place)
             batch = batches[place]
-            return _landed_batch(topic_log, Snapshot(topic_log).batch if batch is None else batch)
+            return _landed_batch(topic_log, Snapshot(topic_log).batch if batch is None else batch, deadline)
         except Exception:
             log.debug("what is landed of topic %s could not be read", place.topic, exc_info=True)
             return None
@@ -254,14 +254,16 @@ def _read(bucket: str, access: S3Access, batches: Mapping[TopicAddress, int | No
     return {place: landed for place, landed in answers if landed is not None}
 
 
-def _landed_batch(topic_log: TopicLog, batch: int) -> _Landed:
+def _landed_batch(topic_log: TopicLog, batch: int, deadline: float) -> _Landed:
     layout = topic_log.last_layout(batch + 1)
     prefix = data_prefix(layout, topic_log.topic)
     try:
         plan, _ = topic_log.require_plan(batch)
         decision, _ = topic_log.require_decision(batch)
         objects = snapshot_objects(topic_log, plan, decision, frozenset())[-_OBJECTS:]
-        known = columns_of_objects(topic_log, layout, objects) if objects else None
+        # Objects have their columns at their ends, which is most of the time.
+        in_time = objects and time.monotonic() <= deadline
+        known = columns_of_objects(topic_log, layout, objects) if in_time else None
     except Exception:
         log.debug("the fields of batch %d of topic %s are not known", batch, topic_log.topic, exc_info=True)
         known = None
@@ -310,7 +312,7 @@ def _catalog_table(properties: Mapping[str, Any], table: str) -> tuple[str, str]
     host = uri.netloc.rpartition("@")[2]
     match properties.get("type"):
         case "rest":
-            return urlunsplit(uri._replace(netloc=host)), table
+            return urlunsplit(uri._replace(netloc=host, query="", fragment="")), table
         case "hive":
             return f"hive://{host}", table
         case "glue":

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider_kafka_s3.documents.codec import builtins, printable
-from airflow_provider_kafka_s3.exceptions import KafkaS3Error
+from airflow_provider_kafka_s3.exceptions import KafkaS3Error, LogTamperedError
 from airflow_provider_kafka_s3.messages import few
 
 if TYPE_CHECKING:
@@ -106,7 +106,12 @@ def last_layout_period(topic_log: TopicLog, batches: Sequence[IndexedBatch]) -> 
 
 def _layout(topic_log: TopicLog, batch: int) -> Layout:
     plan, _ = topic_log.require_plan(batch)
-    assert plan.layout is not None, "it is of data"
+    if plan.layout is None:
+        raise LogTamperedError(
+            f"topic {topic_log.topic!r}: the index of the log has batch {batch} as one of data, and its plan is none. "
+            f"Write the index again: {topic_log.remedies.repair('--every-document')}. The plan: "
+            f"{topic_log.plan_url(batch)}"
+        )
     return plan.layout
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Iterator
+from typing import Final
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.log_index import indexed_batches
@@ -11,13 +14,24 @@ from airflow_provider_kafka_s3.documents.addresses import TopicAddress
 from airflow_provider_kafka_s3.documents.codec import corrupt, decode
 from airflow_provider_kafka_s3.documents.log_index import IndexedBatch
 from airflow_provider_kafka_s3.documents.marker import Marker
-from airflow_provider_kafka_s3.documents.offsets import subtract
+from airflow_provider_kafka_s3.documents.offsets import coalesce, subtract
 from airflow_provider_kafka_s3.documents.topic_summary import Activity, LastBatch, TopicSummary
-from airflow_provider_kafka_s3.exceptions import ControlError
+from airflow_provider_kafka_s3.exceptions import ControlError, KafkaS3Error
 from airflow_provider_kafka_s3.parallel import Parallel, in_threads
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 
-__all__ = ["current_summary", "decode_summary", "is_up_to", "new_summary", "read_summary"]
+__all__ = [
+    "amended_batches",
+    "current_summary",
+    "decode_summary",
+    "is_later",
+    "is_of_log",
+    "is_up_to",
+    "new_summary",
+    "read_summary",
+]
+
+_AMEND: Final = re.compile(r"(\d{10})\.amend\.\d+\.json")
 
 
 def decode_summary(body: bytes, address: TopicAddress, where: str) -> TopicSummary:
@@ -38,12 +52,12 @@ def decode_summary(body: bytes, address: TopicAddress, where: str) -> TopicSumma
 
 
 def read_summary(store: DurableStore, address: TopicAddress) -> TopicSummary | None:
-    """The stored summary of a topic; None: there is none, or it cannot be used, so the log has to be read."""
+    """The stored summary of a topic; None: there is none, or it cannot be read, so the log has to be."""
     key = addresses.summary_key(address)
-    stored = store.get(key)
     try:
+        stored = store.get(key)
         return None if stored is None else decode_summary(stored.body, address, store.url(key))
-    except ControlError:
+    except KafkaS3Error:
         return None
 
 
@@ -77,8 +91,10 @@ def new_summary(
     """
     activity, last = Activity(), None
     batches = indexed_batches(topic_log, marker, parallel=parallel)
-    if stored is not None and _is_later(marker, stored.marker):
-        activity, last = stored.activity, stored.last
+    if stored is None or not is_later(marker, stored.marker):
+        amended = coalesce((batch, batch + 1) for batch in amended_batches(topic_log, 1, marker.last_resolved))
+    else:
+        activity, last, amended = stored.activity, stored.last, stored.amended
         batches = _since(topic_log, marker, stored.marker, parallel)
     newest: IndexedBatch | None = None
 
@@ -99,10 +115,11 @@ def new_summary(
         marker=marker,
         activity=activity,
         last=last if newest is None else _last_batch(topic_log, newest),
+        amended=amended,
     )
 
 
-def _is_later(marker: Marker, other: Marker) -> bool:
+def is_later(marker: Marker, other: Marker) -> bool:
     """Whether a marker is a later state than another one of the same log.
 
     One of another log, which was deleted by hand or is in a copy of the bucket, has nearly always other batches or
@@ -119,12 +136,27 @@ def _is_later(marker: Marker, other: Marker) -> bool:
 
 def is_up_to(topic_log: TopicLog, stored: TopicSummary, marker: Marker) -> bool:
     """Whether a summary is of a marker, or of a later one of this log that another process has folded meanwhile."""
-    if stored.marker == marker or not _is_later(stored.marker, marker):
-        return stored.marker == marker
+    return stored.marker == marker or (is_later(stored.marker, marker) and is_of_log(topic_log, stored))
+
+
+def is_of_log(topic_log: TopicLog, summary: TopicSummary) -> bool:
+    """Whether a summary is of this log, rather than of one that was deleted or is in another bucket."""
+    if summary.last is None:
+        return True
     try:
-        return stored.last is None or topic_log.require_plan(stored.last.batch)[1] == stored.last.plan_sha256
+        return topic_log.require_plan(summary.last.batch)[1] == summary.last.plan_sha256
     except ControlError:
         return False
+
+
+def amended_batches(topic_log: TopicLog, first: int, last: int) -> set[int]:
+    """The batches with objects that were accepted as lost, by a listing: a request for each 500 batches."""
+    prefix = addresses.batches_prefix(topic_log.prefix)
+    # The keys of documents have a dot behind the number, which is between nothing and a slash.
+    begin, end = f"{prefix}{first:010d}", f"{prefix}{last:010d}/"
+    listed = itertools.takewhile(lambda info: info.key < end, topic_log.store.walk(prefix, after=begin))
+    names = (_AMEND.fullmatch(info.key.removeprefix(prefix)) for info in listed)
+    return {int(name[1]) for name in names if name is not None}
 
 
 def _since(topic_log: TopicLog, marker: Marker, before: Marker, parallel: Parallel) -> Iterator[IndexedBatch]:

@@ -112,7 +112,7 @@ def summaries_prefix(topics_dir: str) -> str:
 
 
 def marker_key(prefix: str) -> str:
-    """The marker, the only document that is ever replaced, below a :func:`control_prefix`."""
+    """The marker, below a :func:`control_prefix`: the only document that is replaced and that the protocol reads."""
     return f"{prefix}marker.json"
 
 

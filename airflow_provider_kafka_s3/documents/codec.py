@@ -70,6 +70,7 @@ _SHORTER: Final = {
     "manifest": _SMALLER_BATCH,
     "marker": "Land the gaps between landed offsets, so that their ranges join; the topic's status has them",
     "runrecord": "Let the run have a smaller window",
+    "topicsummary": "It has the marker. Land the gaps between landed offsets, so that their ranges join",
     "logindex": "Nothing depends on it: plans and manifests are read instead",
     "replayplan": "Select fewer objects, by several replays",
 }

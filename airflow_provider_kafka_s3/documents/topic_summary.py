@@ -11,9 +11,10 @@ from typing import Final
 
 import msgspec
 
-from airflow_provider_kafka_s3.documents.codec import Document
+from airflow_provider_kafka_s3.documents.codec import MAX_BATCH, Document
 from airflow_provider_kafka_s3.documents.log_index import IndexedBatch
 from airflow_provider_kafka_s3.documents.marker import Marker
+from airflow_provider_kafka_s3.documents.offsets import Ranges, parse_ranges
 
 __all__ = ["SMALL_OBJECT", "Activity", "HourOfRecords", "LastBatch", "TopicSummary"]
 
@@ -21,7 +22,7 @@ SMALL_OBJECT: Final = 16 * 1024 * 1024
 """Bytes below which the objects of a batch are small, by their mean."""
 
 _HOURS: Final = 48
-"""Hours that a summary has, up to that of the newest record."""
+"""Hours that a summary has. Those without records are left out, so one record from the future hides no other hour."""
 
 _HOUR_MS: Final = 3_600_000
 
@@ -39,6 +40,10 @@ class HourOfRecords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     records: int
     size: int
 
+    def __post_init__(self) -> None:
+        if min(self.hour, self.records, self.size) < 0:
+            raise ValueError(f"hour {self.hour} cannot have {self.records} records and {self.size} bytes")
+
 
 class Activity(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Sums over the committed batches of a topic. Objects that were accepted as lost later are counted.
@@ -53,7 +58,7 @@ class Activity(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         size: bytes of all objects.
         small_objects: number of objects of batches whose objects have less than :data:`SMALL_OBJECT` bytes on average.
         newest: timestamp of the newest record in milliseconds since the epoch; None: it is unknown.
-        hours: those with records among the last 48 hours up to the newest record, ascending.
+        hours: the newest 48 that have records, ascending.
     """
 
     batches: int = 0
@@ -66,6 +71,10 @@ class Activity(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     small_objects: int = 0
     newest: int | None = None
     hours: tuple[HourOfRecords, ...] = ()
+
+    def __post_init__(self) -> None:
+        if min(getattr(self, name) for name in _SUMS) < 0 or len(self.hours) > _HOURS:
+            raise ValueError(f"sums below zero, or more than {_HOURS} hours")
 
     def plus(self, batches: Iterable[IndexedBatch]) -> Activity:
         """The sums with some more batches, of which few are in memory together; in any order they are the same."""
@@ -85,19 +94,17 @@ class Activity(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
                 hour = batch.max_timestamp // _HOUR_MS
                 records, size = hours.get(hour, (0, 0))
                 hours[hour] = (records + batch.records, size + batch.size)
-        first = newest // _HOUR_MS - _HOURS
         return Activity(
             **sums,
             newest=None if newest < 0 else newest,
             hours=tuple(
                 HourOfRecords(hour=hour, records=records, size=size)
-                for hour, (records, size) in sorted(hours.items())
-                if hour > first
+                for hour, (records, size) in sorted(hours.items())[-_HOURS:]
             ),
         )
 
     def since(self, milliseconds: int) -> tuple[int, int]:
-        """Records and bytes of the batches whose newest record is of a later hour than a time, of the last 48."""
+        """Records and bytes of the batches whose newest record is of a later hour than a time, of those known."""
         later = [hour for hour in self.hours if hour.hour > milliseconds // _HOUR_MS]
         return sum(hour.records for hour in later), sum(hour.size for hour in later)
 
@@ -127,6 +134,10 @@ class LastBatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     planned_by: str
     dag_id: str
 
+    def __post_init__(self) -> None:
+        if not 1 <= self.batch <= MAX_BATCH or min(self.claimed, self.objects, self.size) < 0:
+            raise ValueError(f"batch {self.batch} is out of range")
+
     @property
     def is_small(self) -> bool:
         """Whether its objects are small."""
@@ -142,6 +153,7 @@ class TopicSummary(Document, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         marker: that the sums are of.
         activity: of its resolved batches.
         last: see :class:`LastBatch`; None: no batch was committed.
+        amended: numbers of the batches with objects that were accepted as lost.
     """
 
     pipeline: str
@@ -149,3 +161,9 @@ class TopicSummary(Document, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     marker: Marker
     activity: Activity
     last: LastBatch | None
+    amended: Ranges
+
+    def __post_init__(self) -> None:
+        parse_ranges(self.amended)
+        if self.amended and not (self.amended[0][0] >= 1 and self.amended[-1][1] <= MAX_BATCH + 1):
+            raise ValueError(f"batches are numbers from 1 to {MAX_BATCH}")

@@ -7,6 +7,7 @@ from collections.abc import Set
 from dataclasses import dataclass
 
 from airflow_provider_kafka_s3.batch.commit import Committer
+from airflow_provider_kafka_s3.batch.derived.registry import follow_amend
 from airflow_provider_kafka_s3.batch.incarnation import require_same_cluster, require_topic_id
 from airflow_provider_kafka_s3.batch.planning import next_claim, untouched
 from airflow_provider_kafka_s3.batch.roll_forward import finish_reset
@@ -121,6 +122,9 @@ def record_gone(committer: Committer, batch: int, gone: Set[str], *, reason: str
     while True:
         accepted, number = committer.log.amended_keys(batch)
         if not (left := gone - accepted):
+            if gone:
+                # Also if an earlier call has recorded them, which may have ended before this.
+                follow_amend(committer.log, batch)
             return tuple(sorted(recorded))
         # Another process may take the number with other keys.
         committer.log.create_amend(

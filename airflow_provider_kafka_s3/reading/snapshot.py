@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,7 +15,7 @@ import msgspec
 
 from airflow_provider_kafka_s3.batch.location import TopicLocation
 from airflow_provider_kafka_s3.batch.log import TopicLog
-from airflow_provider_kafka_s3.documents import addresses
+from airflow_provider_kafka_s3.batch.topic_summary import amended_batches, is_of_log, read_summary
 from airflow_provider_kafka_s3.documents.addresses import TopicAddress
 from airflow_provider_kafka_s3.documents.codec import MAX_BATCH
 from airflow_provider_kafka_s3.documents.log_index import IndexedBatch
@@ -51,8 +50,6 @@ _OF_PAGE: Final = 500
 
 _LISTED: Final = 10
 """Batches that an error names."""
-
-_AMEND: Final = re.compile(r"(\d{10})\.amend\.\d+\.json")
 
 
 class Snapshot:
@@ -276,10 +273,16 @@ class Snapshot:
     def lost_urls(self, last: int) -> frozenset[str]:
         """URLs of all objects of the batches up to a number that were accepted as lost since their commit.
 
-        The names of the log are listed, a request for each 500 batches, and only the amends are read.
+        The summary of the topic names their batches, of which only the amends are read. Without a summary the names of
+        the log are listed, a request for each 500 batches.
         """
-        amended = self._lost_of(sorted(self._amended(1, last)))
-        return frozenset(self.log.store.url(key) for keys in amended.values() for key in keys)
+        summary = read_summary(self.log.store, self.log.address)
+        if summary is None or not is_of_log(self.log, summary):
+            amended = amended_batches(self.log, 1, last)
+        else:
+            amended = {batch for first, end in summary.amended for batch in range(first, min(end, last + 1))}
+        lost = self._lost_of(sorted(amended))
+        return frozenset(self.log.store.url(key) for keys in lost.values() for key in keys)
 
     def urls(self, **selection: Any) -> list[str]:
         """URLs of objects, for readers that take a list of files; arguments as of :meth:`objects`."""
@@ -420,21 +423,12 @@ class Snapshot:
         """Keys that were accepted as lost after their batch was committed."""
         numbers = sorted(batches)
         if numbers and len(numbers) > max(_AMENDS_LOOKED_UP, (numbers[-1] - numbers[0]) // _OF_PAGE):
-            numbers = sorted(self._amended(numbers[0], numbers[-1]) & {*numbers})
+            numbers = sorted(amended_batches(self.log, numbers[0], numbers[-1]) & {*numbers})
         return self._lost_of(numbers)
 
     def _lost_of(self, batches: Sequence[int]) -> dict[int, frozenset[str]]:
         lost = in_threads(lambda batch: self.log.amended_keys(batch)[0], batches, threads=_READERS)
         return dict(zip(batches, lost, strict=True))
-
-    def _amended(self, first: int, last: int) -> set[int]:
-        """The batches with amends, by a listing: a request for each 500 batches."""
-        prefix = addresses.batches_prefix(self.log.prefix)
-        # The keys of documents have a dot behind the number, which is between nothing and a slash.
-        begin, end = f"{prefix}{first:010d}", f"{prefix}{last:010d}/"
-        listed = itertools.takewhile(lambda info: info.key < end, self.log.store.walk(prefix, after=begin))
-        names = (_AMEND.fullmatch(info.key.removeprefix(prefix)) for info in listed)
-        return {int(name[1]) for name in names if name is not None}
 
 
 def settings_of(endpoint_url: str | None, s3: S3Settings | None) -> S3Settings:

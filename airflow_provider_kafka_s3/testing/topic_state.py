@@ -169,6 +169,9 @@ def check_summary(state: TopicState, summary: TopicSummary) -> Iterable[str]:
 
     It may be behind the marker, and is ahead of one that somebody has restored.
     """
+    amended = {batch for first, end in summary.amended for batch in range(first, end)}
+    if not amended <= state.amended.keys():
+        yield f"I9 the summary has losses in batches {sorted(amended)}, and the log in {sorted(state.amended)}"
     resolved = [number for number in sorted(state.plans) if summary.marker.is_resolved(number)]
     if len(resolved) != sum(end - first for first, end in summary.marker.resolved):
         yield f"I9 the summary has batches {summary.marker.resolved} as resolved, and the log has {resolved}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
 from airflow_provider_kafka_s3.storage.port import ObjectInfo
@@ -19,14 +19,23 @@ class ByEtag(Generic[T]):
         """Nothing is read yet."""
         self._documents: dict[str, tuple[str, T]] = {}
 
-    def get(self, info: ObjectInfo, read: Callable[[str], T]) -> T:
+    def get(self, info: ObjectInfo, read: Callable[[str], T | None]) -> T | None:
         """A document.
 
         Args:
             info: its entry of a listing, with the ETag that it has now.
-            read: reads what is at a key.
+            read: reads what is at a key; None is not kept.
         """
         known = self._documents.get(info.key)
-        if known is None or known[0] != info.etag:
-            known = self._documents[info.key] = (info.etag, read(info.key))
-        return known[1]
+        if known is not None and known[0] == info.etag:
+            return known[1]
+        document = read(info.key)
+        if document is not None:
+            self._documents[info.key] = (info.etag, document)
+        return document
+
+    def keep(self, listed: Iterable[ObjectInfo]) -> None:
+        """Drop the documents that a listing no longer has."""
+        keys = {info.key for info in listed}
+        for key in self._documents.keys() - keys:
+            self._documents.pop(key, None)

@@ -229,7 +229,9 @@ def topic_rows(places: Mapping[int, Place], now: dt.datetime) -> list[TopicRow]:
     rows: list[TopicRow] = []
     for number, place in places.items():
         try:
-            known += [(_Topic(number, place, address, now), summary) for address, summary in place.topics()]
+            topics, problems = place.topics()
+            known += [(_Topic(number, place, address, now), summary) for address, summary in topics]
+            rows += [TopicRow(number, place.name, "", "", "unknown", problem) for problem in problems]
         except KafkaS3Error as e:
             rows.append(TopicRow(number, place.name, "", "", "unknown", message_of(e)))
 

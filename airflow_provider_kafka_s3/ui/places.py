@@ -14,7 +14,7 @@ from airflow_provider_kafka_s3.batch.topic_summary import read_summary
 from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.addresses import TopicAddress
 from airflow_provider_kafka_s3.documents.topic_summary import TopicSummary
-from airflow_provider_kafka_s3.exceptions import TransientError
+from airflow_provider_kafka_s3.exceptions import KafkaS3Error, TransientError, message_of
 from airflow_provider_kafka_s3.inspect.topics import owned_topic
 from airflow_provider_kafka_s3.parallel import in_threads
 from airflow_provider_kafka_s3.pipeline import TopicPipeline, open_topic
@@ -32,6 +32,9 @@ _KAFKA_SECONDS: Final = 5.0
 
 _THREADS: Final = 64
 """Documents that are read at the same time."""
+
+_SUMMARY_BYTES: Final = 256 * 1024
+"""Bytes of a summary that is kept, at most; topics with a larger one are read from their logs."""
 
 _SILENT_SECONDS: Final = 60.0
 """Time for which a cluster that gave no answer is not looked up again."""
@@ -86,8 +89,8 @@ class Place:
     connect: Callable[[], Connected]
     monotonic: Callable[[], float] = time.monotonic
     _connected: Connected | None = None
-    _owners: ByEtag[TopicAddress | None] = field(default_factory=ByEtag)
-    _summaries: ByEtag[TopicSummary | None] = field(default_factory=ByEtag)
+    _owners: ByEtag[TopicAddress] = field(default_factory=ByEtag)
+    _summaries: ByEtag[TopicSummary] = field(default_factory=ByEtag)
     _silent_until: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -103,23 +106,32 @@ class Place:
                 self._connected = self.connect()
             return self._connected
 
-    def topics(self) -> list[tuple[TopicAddress, TopicSummary | None]]:
-        """The topics that are there, with their stored summaries; None: it has no usable one.
+    def topics(self) -> tuple[list[tuple[TopicAddress, TopicSummary | None]], list[str]]:
+        """The topics that are there, with their stored summaries, and what cannot be read of other topics.
 
-        Two listings, and a request for each document that has changed since the last call.
+        Two listings, and a request for each document that has changed since the last call. There is no summary where it
+        is missing, damaged or large, or cannot be read.
         """
-        store = self.connected.store
-        written = {info.key: info for info in store.list(addresses.summaries_prefix(self.topics_dir))}
+        store, problems = self.connected.store, list[str]()
+        written = store.list(addresses.summaries_prefix(self.topics_dir))
+        owners = store.list(addresses.owners_prefix(self.topics_dir))
+        self._summaries.keep(written)
+        self._owners.keep(owners)
+        small = {info.key: info for info in written if info.size <= _SUMMARY_BYTES}
 
-        def known(owner: ObjectInfo) -> tuple[TopicAddress | None, TopicSummary | None]:
-            address = self._owners.get(owner, lambda key: owned_topic(store, key, topics_dir=self.topics_dir))
-            info = None if address is None else written.get(addresses.summary_key(address))
-            if address is None or info is None:
-                return address, None
-            return address, self._summaries.get(info, lambda _: read_summary(store, address))
+        def owned(owner: ObjectInfo) -> TopicAddress | None:
+            try:
+                return self._owners.get(owner, lambda key: owned_topic(store, key, topics_dir=self.topics_dir))
+            except KafkaS3Error as e:
+                problems.append(message_of(e))
+                return None
 
-        topics = in_threads(known, store.list(addresses.owners_prefix(self.topics_dir)), threads=_THREADS)
-        return [(address, summary) for address, summary in topics if address is not None]
+        def summary(address: TopicAddress) -> TopicSummary | None:
+            info = small.get(addresses.summary_key(address))
+            return None if info is None else self._summaries.get(info, lambda _: read_summary(store, address))
+
+        topics = [address for address in in_threads(owned, owners, threads=_THREADS) if address is not None]
+        return [*zip(topics, in_threads(summary, topics, threads=_THREADS), strict=True)], problems
 
     def open(self, pipeline: str, topic: str) -> TopicPipeline:
         """A topic by its names."""

@@ -167,7 +167,12 @@ def summary_of(address: TopicAddress, marker: Marker, batches: Sequence[IndexedB
             dag_id="",
         )
     return TopicSummary(
-        pipeline=address.pipeline, topic=address.topic, marker=marker, activity=Activity().plus(batches), last=last
+        pipeline=address.pipeline,
+        topic=address.topic,
+        marker=marker,
+        activity=Activity().plus(batches),
+        last=last,
+        amended=(),
     )
 
 

@@ -72,6 +72,14 @@ class DerivedDocuments(ABC):
         del topic_log, marker, layout, parallel, every_batch
         return 0
 
+    def after_amend(self, topic_log: TopicLog, batch: int) -> None:
+        """Follow an amend of a batch: a person has accepted objects as lost.
+
+        Raises:
+            KafkaS3Error: the command fails, and another call of it writes the documents.
+        """
+        del topic_log, batch
+
     @abstractmethod
     def repair(
         self, topic_log: TopicLog, marker: Marker, parallel: Parallel, *, every_document: bool, dry_run: bool

@@ -17,7 +17,7 @@ from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import KafkaS3Error, message_of
 from airflow_provider_kafka_s3.parallel import Parallel
 
-__all__ = ["DERIVED", "follow_batch", "follow_run", "repair_derived"]
+__all__ = ["DERIVED", "follow_amend", "follow_batch", "follow_run", "repair_derived"]
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +39,16 @@ def follow_run(
         return documents.after_run(topic_log, marker, layout, parallel, every_batch=every_batch)
 
     return _write_each(topic_log, write) > 0
+
+
+def follow_amend(topic_log: TopicLog, batch: int) -> None:
+    """Write what follows an amend of a batch; see :meth:`.DerivedDocuments.after_amend`.
+
+    Raises:
+        KafkaS3Error: a document could not be read or written.
+    """
+    for documents in DERIVED:
+        documents.after_amend(topic_log, batch)
 
 
 def repair_derived(

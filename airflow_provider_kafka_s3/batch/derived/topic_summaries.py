@@ -4,16 +4,25 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
 from airflow_provider_kafka_s3.batch.derived.port import DerivedDocuments, Rewritten
 from airflow_provider_kafka_s3.batch.log import TopicLog
-from airflow_provider_kafka_s3.batch.topic_summary import decode_summary, is_up_to, new_summary
+from airflow_provider_kafka_s3.batch.topic_summary import decode_summary, is_later, is_up_to, new_summary
 from airflow_provider_kafka_s3.config import Layout
 from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.codec import encode, write_stamp
 from airflow_provider_kafka_s3.documents.marker import Marker
+from airflow_provider_kafka_s3.documents.offsets import coalesce
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.documents.topic_summary import TopicSummary
-from airflow_provider_kafka_s3.exceptions import CorruptControlError, UnknownOutcomeError
+from airflow_provider_kafka_s3.exceptions import (
+    ControlError,
+    CorruptControlError,
+    UnknownOutcomeError,
+    UnsupportedFormatError,
+    message_of,
+)
 from airflow_provider_kafka_s3.parallel import Parallel
 
 __all__ = ["TopicSummaries"]
@@ -28,8 +37,8 @@ _SWAPS: Final = 4
 class TopicSummaries(DerivedDocuments):
     """The summary of each topic."""
 
-    name = "summary of the topic"
-    harm = "lists of topics show it as it was"
+    name = "summaries of topics"
+    harm = "lists of topics and metrics show it as it was"
 
     def after_batch(self, topic_log: TopicLog, marker: Marker, plan: Plan, parallel: Parallel) -> None:
         """See :class:`DerivedDocuments`. Of what a run commits, the run writes the summary once, at its end."""
@@ -50,10 +59,14 @@ class TopicSummaries(DerivedDocuments):
     ) -> Rewritten:
         """Write the summary if it is not that of the marker; with ``every_document``, if its sums are others.
 
-        A summary of a later marker stays: somebody has restored an older version of the marker.
+        A summary of a later marker stays: somebody has restored an older version of the marker. So does one of a newer
+        version of this package.
         """
         for _ in range(_SWAPS):
-            stored, etag = _read(topic_log)
+            try:
+                stored, etag = _read(topic_log)
+            except UnsupportedFormatError as e:
+                return Rewritten(skipped={_url(topic_log): message_of(e)})
             is_current = stored is not None and is_up_to(topic_log, stored, marker)
             if is_current and not every_document:
                 return Rewritten()
@@ -66,16 +79,45 @@ class TopicSummaries(DerivedDocuments):
                 return Rewritten(1)
         raise _not_replaced(topic_log)
 
+    def after_amend(self, topic_log: TopicLog, batch: int) -> None:
+        """See :class:`DerivedDocuments`.
+
+        A first summary is written, too: another process that writes it may have listed the amends before. Behind a log
+        whose marker is gone or damaged, a repair writes both.
+        """
+        for _ in range(_SWAPS):
+            stored, etag = _read(topic_log)
+            summary = stored or _first_summary(topic_log)
+            if summary is None:
+                return
+            amended = coalesce([*summary.amended, (batch, batch + 1)])
+            summary = msgspec.structs.replace(summary, amended=amended)
+            if summary == stored or _write(topic_log, summary, etag):
+                return
+        raise _not_replaced(topic_log)
+
     def _follow(self, topic_log: TopicLog, marker: Marker, parallel: Parallel) -> int:
         for _ in range(_SWAPS):
             stored, etag = _read(topic_log)
             if stored is not None and is_up_to(topic_log, stored, marker):
                 return 0
-            if stored is None and sum(end - first for first, end in marker.resolved) > _FIRST_BATCHES:
+            if _is_long(marker) and (stored is None or not is_later(marker, stored.marker)):
                 return 0
             if _write(topic_log, new_summary(topic_log, marker, stored, parallel=parallel), etag):
                 return 1
         raise _not_replaced(topic_log)
+
+
+def _first_summary(topic_log: TopicLog) -> TopicSummary | None:
+    try:
+        saved = topic_log.read_marker()
+    except ControlError:
+        return None
+    return None if saved is None else new_summary(topic_log, saved[0], None)
+
+
+def _is_long(marker: Marker) -> bool:
+    return sum(end - first for first, end in marker.resolved) > _FIRST_BATCHES
 
 
 def _read(topic_log: TopicLog) -> tuple[TopicSummary | None, str | None]:
@@ -93,14 +135,18 @@ def _read(topic_log: TopicLog) -> tuple[TopicSummary | None, str | None]:
 def _write(topic_log: TopicLog, summary: TopicSummary, etag: str | None) -> bool:
     """Write a summary in place of the one with an ETag; False if that may be another one by now."""
     key = addresses.summary_key(topic_log.address)
-    body = encode(summary, write_stamp(), topic_log.store.url(key))
+    body = encode(summary, write_stamp(), _url(topic_log))
     if etag is None:
         return topic_log.store.create(key, body) == body
     return topic_log.store.replace(key, body, etag)
 
 
+def _url(topic_log: TopicLog) -> str:
+    return topic_log.store.url(addresses.summary_key(topic_log.address))
+
+
 def _not_replaced(topic_log: TopicLog) -> UnknownOutcomeError:
     return UnknownOutcomeError(
         f"the summary of topic {topic_log.topic!r} changed {_SWAPS} times while it was written; try again: "
-        f"{topic_log.store.url(addresses.summary_key(topic_log.address))}"
+        f"{_url(topic_log)}"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import datetime as dt
 import logging
 import urllib.parse
@@ -229,7 +230,7 @@ class TopicTable:
                 if changes is None:
                     changes = snapshot.changes(last)
                     numbers = changes.select_batches()
-                numbers = [number for number in numbers if number > last]
+                numbers = numbers[bisect.bisect_right(numbers, last) :]
                 end, objects = self._next_batches(changes, numbers)
                 if table is None:
                     if not objects:

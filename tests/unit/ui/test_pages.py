@@ -15,6 +15,7 @@ import pytest
 
 from airflow_provider_kafka_s3.exceptions import KafkaUnavailableError
 from airflow_provider_kafka_s3.testing.invariants import check_unchanged, snapshot
+from airflow_provider_kafka_s3.testing.stores import Fault
 from airflow_provider_kafka_s3.ui import model
 from airflow_provider_kafka_s3.ui.pages import HEADERS, ROUTES, Response
 from airflow_provider_kafka_s3.ui.server import local_server
@@ -148,6 +149,17 @@ def test_a_topic_without_a_summary_is_read_from_its_log(lake: Lake) -> None:
         "orders": ("well", 1),
         "refunds": ("well", 1),
     }
+
+
+def test_an_owner_that_cannot_be_read_hides_no_other_topic(lake: Lake) -> None:
+    """Its error is a row; and a summary that may not be read is replaced by the log."""
+    for topic in ("orders", "refunds"):
+        lake.land(topic, 2, run="r1")
+    lake.bucket.put_new("topics/_kafka_s3/_owners/broken.json", b"{")
+    lake.requests.inject(Fault.SERVER_ERROR, operation="get", key="*/_summaries/shop/refunds.json", times=10)
+    states = {topic: (row["state"], row["batches"]) for topic, row in rows(lake).items()}
+    assert states == {"": ("unknown", 0), "orders": ("well", 1), "refunds": ("well", 1)}
+    assert "broken.json" in rows(lake)[""]["reason"]
 
 
 def test_an_open_batch_of_a_topic_with_trouble_is_in_the_list(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
