@@ -140,17 +140,20 @@ def test_the_page_of_pipelines_is_in_the_menu_and_in_a_tab_of_each_dag(ui: Ui, s
     ui.open_menu("Browse", "Kafka to S3")
     rows = ui.frame().locator("tbody tr")
     for topic in ("clicked", "stopped"):
-        expect(rows.filter(has=ui.frame().get_by_role("link", name=topic, exact=True))).to_contain_text(f"{RECORDS}")
+        expect(rows.filter(has=ui.frame().get_by_role("link", name=topic, exact=True))).to_contain_text(
+            "2013-01-03 20:00:00"
+        )
     ui.picture("page-topics")
     ui.frame().get_by_role("link", name="clicked", exact=True).click()
     expect(ui.frame().get_by_role("heading", level=1)).to_contain_text("clicked")
     ui.picture("page-topic")
     ui.frame().get_by_role("link", name="1", exact=True).click()
-    expect(ui.frame().get_by_role("rowheader").first).to_contain_text("topics/clicked/year=2013/month=01/day=03/")
+    objects = ui.frame().get_by_role("rowheader").filter(has_text="topics/clicked/year=2013/month=01/day=03/")
+    expect(objects).to_have_count(2)
     ui.picture("page-batch")
     ui.open_tab("clicked", "Kafka to S3")
     expect(rows).to_have_count(1)
-    expect(rows.get_by_role("link")).to_have_text("clicked")
+    expect(rows).to_contain_text("clicked")
     ui.picture("page-topics-of-a-dag")
 
 
