@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
@@ -10,7 +11,7 @@ from msgspec import Meta, structs
 
 from airflow_provider_kafka_s3.config.values import Value, require
 
-__all__ = ["ImportPath", "Options", "Pinned", "RecordPart", "check_import_path", "checked_options"]
+__all__ = ["ImportPath", "Options", "Pinned", "RecordPart", "check_import_path", "checked_options", "hash_of_class"]
 
 ImportPath = Annotated[str, Meta(min_length=1, examples=["mycompany_layouts.tenant:TenantPartitioner"])]
 """Module and class, with a colon between them."""
@@ -56,6 +57,11 @@ def check_import_path(import_path: str) -> None:
         f"import_path={import_path!r} is no module and class with a colon between them, such as "
         f"'mycompany_layouts.tenant:TenantPartitioner'",
     )
+
+
+def hash_of_class(import_path: str, options: Options) -> int:
+    """The hash of a class of another package with its options, which are a dict and have none."""
+    return hash((import_path, json.dumps(options, sort_keys=True)))
 
 
 def checked_options(options: Mapping[str, Any]) -> Options:

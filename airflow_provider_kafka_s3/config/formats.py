@@ -14,6 +14,7 @@ from airflow_provider_kafka_s3.config.extensions import (
     Pinned,
     check_import_path,
     checked_options,
+    hash_of_class,
 )
 from airflow_provider_kafka_s3.config.sizes import MIB
 from airflow_provider_kafka_s3.config.values import (
@@ -341,6 +342,9 @@ class CustomFormat(_Framed, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     options: Options = field(default_factory=dict)
     extension: str = ".bin"
     pinned: Pinned | None = None
+
+    def __hash__(self) -> int:
+        return hash_of_class(self.import_path, self.options)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -14,6 +14,7 @@ from airflow_provider_kafka_s3.config.extensions import (
     Pinned,
     check_import_path,
     checked_options,
+    hash_of_class,
 )
 from airflow_provider_kafka_s3.config.values import TAG, Value, make_value, reject_control_characters, require
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
@@ -206,6 +207,9 @@ class CustomPartitioner(Value, frozen=True, kw_only=True, forbid_unknown_fields=
     import_path: ImportPath
     options: Options = field(default_factory=dict)
     pinned: Pinned | None = None
+
+    def __hash__(self) -> int:
+        return hash_of_class(self.import_path, self.options)
 
     def __post_init__(self) -> None:
         super().__post_init__()

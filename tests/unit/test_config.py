@@ -12,7 +12,10 @@ from airflow_provider_kafka_s3.config import (
     AvroContainer,
     AvroConverter,
     ByPartition,
+    Chain,
     ClockTime,
+    CustomFormat,
+    CustomPartitioner,
     Daily,
     Hourly,
     JsonConverter,
@@ -203,3 +206,17 @@ def test_a_mode_that_does_not_exist_is_refused_with_those_that_do(kind: Any, fie
     more = {"format": AvroContainer(), "value_converter": AvroConverter()} if kind is Layout else {}
     with pytest.raises(ConfigurationError, match=rf"{field}='none'"):
         kind(**more, **{field: "none"})
+
+
+def test_layouts_with_classes_of_other_packages_have_a_hash() -> None:
+    """Equal ones the same, whatever their options hold: indexes of the log are made of layouts that are compared."""
+
+    def layout(city: str) -> Layout:
+        options = {"cities": [city, {"x": 1}]}
+        return Layout(
+            format=CustomFormat(import_path="a:B", extension=".txt", options=options),
+            partitioner=Chain(partitioners=(CustomPartitioner(import_path="a:C", options=options), Daily())),
+        )
+
+    assert {layout("Oslo"), layout("Oslo"), layout("Bergen")} == {layout("Bergen"), layout("Oslo")}
+    assert hash(layout("Oslo")) == hash(layout("Oslo"))
