@@ -31,7 +31,7 @@ class HourOfRecords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Batches whose newest record is of one hour.
 
     Attributes:
-        hour: hours since the epoch.
+        hour: hours since the epoch; negative before it.
         records: number of records in their data objects.
         size: bytes of their objects.
     """
@@ -41,7 +41,8 @@ class HourOfRecords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     size: int
 
     def __post_init__(self) -> None:
-        if min(self.hour, self.records, self.size) < 0:
+        # Times before 1970 are negative.
+        if min(self.records, self.size) < 0:
             raise ValueError(f"hour {self.hour} cannot have {self.records} records and {self.size} bytes")
 
 
