@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from airflow_provider_kafka_s3.batch.layout_changes import last_layout_period
 from airflow_provider_kafka_s3.batch.log import TopicLog
@@ -236,12 +236,12 @@ def topic_rows(places: Mapping[int, Place], now: dt.datetime) -> list[TopicRow]:
             rows.append(TopicRow(number, place.name, "", "", "unknown", message_of(e)))
 
     def row_of(topic: _Topic, summary: TopicSummary | None) -> TopicRow:
-        return topic.by_log()[0] if summary is None else topic.by_summary(summary)
+        return topic.by_log().row if summary is None else topic.by_summary(summary)
 
     by_summary = in_threads(lambda each: (each[0], row_of(*each)), known, threads=_TOPICS)
     rows += [row for _, row in by_summary if row.state not in _TROUBLE]
     troubled = sorted(((topic, row) for topic, row in by_summary if row.state in _TROUBLE), key=lambda t: _rank(t[1]))
-    rows += in_threads(lambda each: each[0].by_log()[0], troubled[:_IN_FULL], threads=_TOPICS)
+    rows += in_threads(lambda each: each[0].by_log().row, troubled[:_IN_FULL], threads=_TOPICS)
     rows += [row for _, row in troubled[_IN_FULL:]]
     return sorted(rows, key=_rank)
 
@@ -259,22 +259,23 @@ def topic_view(number: int, place: Place, pipeline: str, topic: str, now: dt.dat
     """
     place.open(pipeline, topic).require_begun()
     address = TopicAddress(topics_dir=place.topics_dir, pipeline=pipeline, topic=topic)
-    row, opened, status = _Topic(number, place, address, now).by_log(last=_LAST)
-    if opened is None or status is None:
-        return TopicView(row)
+    look = _Topic(number, place, address, now).by_log(last=_LAST)
+    if look.known is None:
+        return TopicView(look.row)
+    log, status, activity = look.known
     # The log has their documents, which it drops when it reads all batches.
-    last = in_threads(lambda batch: _listed(opened.log, batch), status.last, threads=_LAST)
-    batches = [*indexed_batches(opened.log, status.marker)]
-    period = last_layout_period(opened.log, batches)
+    last = in_threads(lambda batch: _listed(log, batch), status.last, threads=_LAST)
+    batches = [*indexed_batches(log, status.marker)]
+    period = last_layout_period(log, batches)
     with_letters = (batch.batch for batch in reversed(batches) if batch.dead_letters)
     return TopicView(
-        row=row,
+        row=look.row,
         status=status,
-        activity=Activity().plus(batches),
+        activity=activity,
         last=tuple(last),
         days=_days(batches),
-        dead_letters=newest_dead_letters(opened.log, with_letters),
-        letters_command=opened.log.remedies.dead_letters().strip("`"),
+        dead_letters=newest_dead_letters(log, with_letters),
+        letters_command=log.remedies.dead_letters().strip("`"),
         layout={} if period is None else builtins(period.layout),
         layout_since=0 if period is None else period.first,
         layout_changes=() if period is None else period.changes,
@@ -334,6 +335,13 @@ def _times(log: TopicLog, batch: int) -> BatchTimes:
     return BatchTimes(planned, decided, moment(newest))
 
 
+class _Look(NamedTuple):
+    """What the log shows of a topic: its row; and the log, its status and its sums if it has landed something."""
+
+    row: TopicRow
+    known: tuple[TopicLog, TopicStatus, Activity] | None = None
+
+
 @dataclass(frozen=True)
 class _Topic:
     """A topic that is to be shown.
@@ -350,16 +358,18 @@ class _Topic:
     address: TopicAddress
     now: dt.datetime
 
-    def by_log(self, last: int = 1) -> tuple[TopicRow, TopicPipeline | None, TopicStatus | None]:
+    def by_log(self, last: int = 1) -> _Look:
         """Its row, and its status with some of the last batches."""
         try:
             opened = self.place.open(self.address.pipeline, self.address.topic)
             status, no_lag = self.place.with_kafka(lambda use_kafka: opened.status(last=last, use_kafka=use_kafka))
             if status is None:
-                return self._row("behind", "nothing is landed: its first run has ended before a batch"), opened, None
-            return self._known_row(opened, status, current_summary(opened.log, status.marker), no_lag), opened, status
+                return _Look(self._row("behind", "nothing is landed: its first run has ended before a batch"))
+            summary = current_summary(opened.log, status.marker)
+            row = self._known_row(opened, status, summary, no_lag)
+            return _Look(row, (opened.log, status, summary.activity))
         except KafkaS3Error as e:
-            return self._row("unknown", message_of(e)), None, None
+            return _Look(self._row("unknown", message_of(e)))
 
     def by_summary(self, summary: TopicSummary) -> TopicRow:
         """Its row without a request to the bucket: open batches are not seen."""
