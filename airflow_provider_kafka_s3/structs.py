@@ -6,13 +6,14 @@ description with gaps, and the process ends by SIGSEGV (seen with msgspec 0.22).
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 import msgspec
 
-__all__ = ["convert_to_struct", "decode_struct", "describing_types"]
+__all__ = ["convert_to_struct", "decode_struct", "describing_types", "is_plain_name"]
 
 T = TypeVar("T")
 
@@ -20,6 +21,7 @@ describing_types: Final = threading.RLock()
 """Held while ``msgspec`` may use a type for the first time."""
 
 _DESCRIBED: Final[set[type]] = set()
+_REFUSED_NAME: Final = re.compile(r'[\x00-\x1f"\\\ud800-\udfff]')
 
 
 def decode_struct(body: bytes | bytearray | memoryview | msgspec.Raw, kind: type[T]) -> T:
@@ -54,6 +56,11 @@ def convert_to_struct(
     """
     _describe(kind)
     return msgspec.convert(value, kind, strict=True, str_keys=str_keys, dec_hook=dec_hook)
+
+
+def is_plain_name(name: str) -> bool:
+    """Whether msgspec accepts a name of JSON as that of a field."""
+    return _REFUSED_NAME.search(name) is None
 
 
 def _describe(kind: type[Any]) -> None:

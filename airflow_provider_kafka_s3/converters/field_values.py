@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from operator import attrgetter
+from types import SimpleNamespace
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import msgspec
@@ -19,9 +20,9 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_provider_kafka_s3.arrays import Array, Int64Array, int64_array, number_values, valid_rows
-from airflow_provider_kafka_s3.converters.json_grammar import line_documents
+from airflow_provider_kafka_s3.converters.json_grammar import Decoder, line_documents
 from airflow_provider_kafka_s3.schemas.nodes import MapOf, Node, Primitive, Record, Union
-from airflow_provider_kafka_s3.structs import describing_types
+from airflow_provider_kafka_s3.structs import describing_types, is_plain_name
 
 __all__ = [
     "Counted",
@@ -319,9 +320,11 @@ class DocumentFields:
 
 @functools.lru_cache(maxsize=64)
 def _texts_decoder(paths: tuple[tuple[str, ...], ...]) -> msgspec.json.Decoder[Any] | None:
-    """Reads fields that are texts, null or not there, see :func:`_attribute`; None: one of them is part of another."""
+    """Reads fields that are texts, null or not there, see :func:`_attribute`; None: no struct can have all of them."""
+    if not all(is_plain_name(name) for path in paths for name in path):
+        return None
     tree: dict[str, Any] = {}
-    for path in paths:
+    for path in paths:  # one may be part of another
         inner = tree
         for name in path[:-1]:
             inner = inner.setdefault(name, {})
@@ -367,12 +370,31 @@ def _members(documents: Sequence[Any], number: int) -> list[bytes | None]:
 
 
 @functools.lru_cache(maxsize=64)
-def _decoder(names: tuple[str, ...]) -> msgspec.json.Decoder[Any]:
+def _decoder(names: tuple[str, ...]) -> Decoder[Any]:
     """Reads the members with these names, as ``f0``, ``f1`` and so on."""
+    if not all(map(is_plain_name, names)):
+        return _AnyNames(names)
     absent = msgspec.Raw(b"")
     fields = [(f"f{i}", msgspec.Raw, msgspec.field(name=name, default=absent)) for i, name in enumerate(names)]
     with describing_types:
         return msgspec.json.Decoder(msgspec.defstruct("Document", fields, gc=False))
+
+
+class _AnyNames:
+    """Reads members whose names no struct can have."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+        self._decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+    def decode(self, document: bytes | memoryview, /) -> SimpleNamespace:
+        return self._named(self._decoder.decode(document))
+
+    def decode_lines(self, documents: bytes | memoryview, /) -> list[SimpleNamespace]:
+        return list(map(self._named, self._decoder.decode_lines(documents)))
+
+    def _named(self, members: Mapping[str, msgspec.Raw]) -> SimpleNamespace:
+        return SimpleNamespace(**{f"f{i}": members.get(name, b"") for i, name in enumerate(self._names)})
 
 
 def _of_tokens(tokens: Sequence[bytes | None], path: Sequence[str]) -> FieldValues:
@@ -392,7 +414,7 @@ def _of_tokens(tokens: Sequence[bytes | None], path: Sequence[str]) -> FieldValu
     return FieldValues(of_distinct[of_token], [*values, *nested.values])
 
 
-def _member(decoder: msgspec.json.Decoder[Any], token: bytes | None) -> bytes | Unusable | None:
+def _member(decoder: Decoder[Any], token: bytes | None) -> bytes | Unusable | None:
     """The text of a member of an object."""
     if token is None:
         return _NO_RECORD

@@ -42,8 +42,9 @@ from airflow_provider_kafka_s3.schemas.nodes import (
     Union,
     only_branch,
 )
+from airflow_provider_kafka_s3.structs import is_plain_name
 
-__all__ = ["Column", "Structs", "is_plain", "is_plain_name"]
+__all__ = ["Column", "Structs", "is_plain"]
 
 _DIGITS: Final = re.compile(rb"(-?)([0-9]{1,60})(?:\.([0-9]{1,60}))?")
 _DATE_FORM: Final = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -51,7 +52,6 @@ _CLOCK_FORM: Final = r"[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{3}|\.[0-9]{6})?"
 _DAY_US: Final = 86_400_000_000
 _YEAR_ONE_US: Final = -62_135_596_800_000_000
 """The first microsecond that is a time here, since the epoch."""
-_REFUSED_NAME: Final = re.compile(r'[\x00-\x1f"\\\ud800-\udfff]')
 
 
 class Structs:
@@ -221,11 +221,6 @@ class Structs:
 def is_plain(node: Record) -> bool:
     """Whether msgspec accepts the names of the fields."""
     return all(is_plain_name(part.name) for part in node.fields)
-
-
-def is_plain_name(name: str) -> bool:
-    """Whether msgspec accepts a name as that of a field."""
-    return _REFUSED_NAME.search(name) is None
 
 
 def _default(value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 import numpy as np
@@ -11,9 +11,30 @@ import pyarrow as pa
 from airflow_provider_kafka_s3.arrays import Array, Bools, bounds, contents, valid_rows
 from airflow_provider_kafka_s3.converters.json_scalar import DEEPEST
 
-__all__ = ["GRAMMAR", "are_empty", "are_lines", "are_utf8", "begin_and_end", "deep_rows", "line_documents", "members"]
+__all__ = [
+    "GRAMMAR",
+    "Decoder",
+    "are_empty",
+    "are_lines",
+    "are_utf8",
+    "begin_and_end",
+    "deep_rows",
+    "line_documents",
+    "members",
+]
 
 T = TypeVar("T")
+
+
+class Decoder(Protocol[T]):
+    """Decodes documents, as ``msgspec.json.Decoder``."""
+
+    def decode(self, document: bytes | memoryview, /) -> T:
+        """One."""
+
+    def decode_lines(self, documents: bytes | memoryview, /) -> list[T]:
+        """Each line."""
+
 
 _SPACE: Final = 0x20
 GRAMMAR: Final = msgspec.json.Decoder(msgspec.Raw)
@@ -52,7 +73,7 @@ def are_lines(values: Array, frames: Array) -> bool:
     return line_documents(values, frames, GRAMMAR) is not None
 
 
-def line_documents(values: Array, frames: Array, decoder: msgspec.json.Decoder[T]) -> list[T] | None:
+def line_documents(values: Array, frames: Array, decoder: Decoder[T]) -> list[T] | None:
     """The documents if every value certainly is one on one line, as :func:`are_lines`; None if it is not certain.
 
     Args:

@@ -18,7 +18,7 @@ import numpy as np
 
 from airflow_provider_kafka_s3.arrays import Array, Bools, Int64Array
 from airflow_provider_kafka_s3.config import DecimalFormat, OnUnknownFields
-from airflow_provider_kafka_s3.converters.json_columns import Structs, is_plain_name
+from airflow_provider_kafka_s3.converters.json_columns import Structs
 from airflow_provider_kafka_s3.converters.json_decode import DecodedJson, JsonDecoder
 from airflow_provider_kafka_s3.converters.json_scalar import InvalidJsonError, document
 from airflow_provider_kafka_s3.converters.unknown_fields import (
@@ -35,6 +35,7 @@ from airflow_provider_kafka_s3.converters.unknown_fields import (
 from airflow_provider_kafka_s3.messages import printable
 from airflow_provider_kafka_s3.overriding import override
 from airflow_provider_kafka_s3.schemas.nodes import ArrayOf, MapOf, Node, Record, Union, only_branch
+from airflow_provider_kafka_s3.structs import is_plain_name
 
 __all__ = ["SurplusDecoder"]
 

@@ -43,7 +43,7 @@ class HourOfRecords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     def __post_init__(self) -> None:
         # Times before 1970 are negative.
         if min(self.records, self.size) < 0:
-            raise ValueError(f"hour {self.hour} cannot have {self.records} records and {self.size} bytes")
+            raise ValueError(f"hour {self.hour} has negative records ({self.records}) or bytes ({self.size})")
 
 
 class Activity(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

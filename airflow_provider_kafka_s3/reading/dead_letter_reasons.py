@@ -15,6 +15,7 @@ from airflow_provider_kafka_s3.exceptions import KafkaS3Error, message_of
 from airflow_provider_kafka_s3.messages import printable
 from airflow_provider_kafka_s3.parallel import Parallel, growing_blocks, in_threads
 from airflow_provider_kafka_s3.reading.committed_objects import CommittedObjects
+from airflow_provider_kafka_s3.structs import decode_struct
 
 __all__ = ["DeadLetterReason", "DeadLetterReasons", "newest_dead_letters"]
 
@@ -154,6 +155,6 @@ def _letters(objects: CommittedObjects, entry: ObjectEntry) -> list[_Letter]:
         # The first line is not whole; there is no other one behind it if a record is that large.
         lines = objects.get(entry, entry.size - _BYTES, entry.size).splitlines()[1:]
     try:
-        return [msgspec.json.decode(line, type=_Letter) for line in lines[: -_LETTERS - 1 : -1]]
-    except msgspec.MsgspecError as e:
+        return [decode_struct(line, _Letter) for line in lines[: -_LETTERS - 1 : -1]]
+    except (msgspec.DecodeError, ValueError, RecursionError) as e:
         raise objects.unreadable(entry, f"a line is no dead letter ({e})") from e

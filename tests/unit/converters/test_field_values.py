@@ -113,6 +113,23 @@ def test_a_field_and_one_inside_it_may_both_be_wanted() -> None:
     ]
 
 
+@pytest.mark.parametrize("name", ['a"b', "a\\b", "a\nb", "\x01", "", "é", "\x7f"])
+def test_fields_may_have_any_name(name: str) -> None:
+    """Quotes, backslashes and control characters too, which no field of a struct may have; nested, and as lines."""
+    texts = [json.dumps({name: {name: "x"}, "c": 1}), json.dumps({name: 2}), "{}"]
+    values = pa.array([text.encode() for text in texts], pa.binary())
+    fields = DocumentFields([[name], [name, name], ["c"]])
+    expected = [
+        ["is a record, a map or a list", 2, "is not there"],
+        ["x", "is inside a value that is no record", "is not there"],
+        [1, "is not there", "is not there"],
+    ]
+    assert [reasons(field) for field in fields.read(values)] == expected
+    in_lines = fields.read_lines(values, join(values, b"\n"))
+    assert in_lines is not None
+    assert [reasons(field) for field in in_lines] == expected
+
+
 VALUES = st.none() | st.booleans() | st.integers() | st.text() | st.lists(st.integers())
 
 
