@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 __all__ = [
+    "DIVISIBLE",
     "FAITHFUL_FROM",
     "NO_TIMESTAMP",
     "RECORD_SCHEMA",
@@ -70,6 +71,11 @@ _WHOLE: Final[list[pa.Field[Any]]] = [
 WHOLE_RECORD_SCHEMA: Final = pa.schema(_WHOLE)
 """Of a batch of whole records: those of :data:`RECORD_SCHEMA`, ``key``, and ``headers``, in their order; null for
 none."""
+
+DIVISIBLE: Final = "divisible"
+"""Name of a column that batches of landed records have whose offsets or timestamps are unknown: whether an object may
+end behind the record. Up to the next such record the first offset is that of the first record, the last one that of the
+last record, and those between are unknown; so are the timestamps, whose bounds the first and the last record have."""
 
 
 @dataclass(frozen=True)
@@ -157,10 +163,14 @@ def int64_array(values: Int64Array) -> pa.Int64Array:
     return cast("pa.Int64Array", pa.Array.from_buffers(pa.int64(), len(values), buffers))
 
 
-def binary_array(values: Sequence[bytes], *, large: bool) -> Array:
+def binary_array(values: Sequence[bytes | None], *, large: bool) -> Array:
     """Values as Arrow array; with ``large``, the offsets into its data have 64 bits."""
-    ends = np.cumsum([0, *map(len, values)], dtype=np.int64 if large else np.int32)
-    buffers = [None, pa.py_buffer(ends.data), pa.py_buffer(b"".join(values))]
+    validity = None
+    if None in values:
+        validity = validity_buffer(np.array([value is not None for value in values], np.bool_))
+    texts = [value or b"" for value in values]
+    ends = np.cumsum([0, *map(len, texts)], dtype=np.int64 if large else np.int32)
+    buffers = [validity, pa.py_buffer(ends.data), pa.py_buffer(b"".join(texts))]
     return cast("Array", pa.Array.from_buffers(pa.large_binary() if large else pa.binary(), len(values), buffers))
 
 

@@ -8,7 +8,7 @@ from importlib import import_module
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Final
 
-from airflow_provider_kafka_s3.config import Layout
+from airflow_provider_kafka_s3.config import Landed, Layout
 from airflow_provider_kafka_s3.config.values import Value, require_type
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.layout.keys import data_key, validate_topic, with_schema_name
@@ -29,6 +29,7 @@ __all__ = [
     "require_conf",
     "require_known",
     "require_layout",
+    "require_other_prefix",
     "require_plain_env",
     "require_text",
     "require_topics_dir",
@@ -103,6 +104,15 @@ def require_topics_dir(value: object) -> str:
     """Return the prefix of all keys; it may be empty. The layout checks its parts."""
     require_type("topics_dir", value, str)
     return str(value)
+
+
+def require_other_prefix(source: Landed, topics_dir: str) -> None:
+    """Refuse a source below the prefix of the pipeline that reads it: a topic has one pipeline per prefix."""
+    if source.topics_dir.strip("/") == topics_dir.strip("/"):
+        raise ConfigurationError(
+            f"source={source!r} is below topics_dir={topics_dir!r}, which is this pipeline's own, and a topic has one "
+            f"pipeline there. Give this pipeline another topics_dir, such as 'compacted'"
+        )
 
 
 def require_client_mode(deploy_mode: object, conf: object) -> None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from airflow_provider_kafka_s3.airflow.run_settings import RunSettings
     from airflow_provider_kafka_s3.airflow.run_window import RunWindow
     from airflow_provider_kafka_s3.batch.log import TopicLog
+    from airflow_provider_kafka_s3.batch.source import Source
     from airflow_provider_kafka_s3.documents.plan import Plan
     from airflow_provider_kafka_s3.documents.planner import PlannerTask, TaskHasEnded
     from airflow_provider_kafka_s3.pipeline import Run
@@ -149,9 +150,10 @@ def prepare_run(settings: RunSettings, context: Context, resolved: RunWindow) ->
     from airflow_provider_kafka_s3.kafka.source import KafkaSource
     from airflow_provider_kafka_s3.layout.zones import zone_database_version
     from airflow_provider_kafka_s3.pipeline import open_topic
+    from airflow_provider_kafka_s3.reading.landed_source import LandedSource
     from airflow_provider_kafka_s3.registry.client import RegistryClient
 
-    kafka = connections.kafka_config(settings.kafka_conn_id)
+    kafka = connections.kafka_config(settings.kafka_conn_id) if settings.source is None else {}
     connections.mask_options(settings.kafka_options)
     access = connections.s3_access(settings.aws_conn_id)
     stored = access.settings.for_upload(settings.upload)
@@ -163,11 +165,16 @@ def prepare_run(settings: RunSettings, context: Context, resolved: RunWindow) ->
         parameters.require_layout(settings.layout(topics_dir, zone_database_version(), stored.encryption_name)), topics
     )
     window_of = {topic: resolved.of_topic(topic) for topic in topics}
-    # Settings that Spark does not accept are refused before anything is planned.
-    spark_options(kafka, isolation=settings.isolation, overrides=settings.kafka_options)
     retrier = Retrier(settings.request_retry)
-    source = KafkaSource(kafka, retrier=retrier, connection=connections.kafka_name(settings.kafka_conn_id))
     store = s3_bucket.open_bucket(bucket, stored, access.credentials, retrier=retrier)
+    source: Source
+    if settings.source is None:
+        # Settings that Spark does not accept are refused before anything is planned.
+        spark_options(kafka, isolation=settings.isolation, overrides=settings.kafka_options)
+        source = KafkaSource(kafka, retrier=retrier, connection=connections.kafka_name(settings.kafka_conn_id))
+    else:
+        parameters.require_other_prefix(settings.source, topics_dir)
+        source = LandedSource(store, settings.source, connection_options=_connection_options(settings))
     starting = parameters.parse_starting_offsets(settings.starting_offsets)
     registry = None if settings.registry_conn_id is None else connections.registry_access(settings.registry_conn_id)
     connection_options = _connection_options(settings)

@@ -16,6 +16,7 @@ from airflow_provider_kafka_s3.config import (
     Converter,
     Format,
     KeyNaming,
+    Landed,
     Layout,
     Limits,
     OnError,
@@ -68,6 +69,7 @@ class RunSettings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     partitions_in: PartitionsIn | None
     unsafe_single_writer: bool
     request_retry: RetryPolicy
+    source: Landed | None
     kafka_options: dict[str, Any]
     kafka_conn_id: str
     aws_conn_id: str | None

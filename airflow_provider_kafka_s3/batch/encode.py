@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -16,11 +16,13 @@ import numpy as np
 from msgspec import UNSET
 
 from airflow_provider_kafka_s3.arrays import (
+    DIVISIBLE,
     Int64Array,
     Scattered,
     bounds,
     int64_values,
     parts_of_bytes,
+    true_rows,
 )
 from airflow_provider_kafka_s3.batch.dead_letter_limit import DeadLetterLimit
 from airflow_provider_kafka_s3.batch.dead_letters import dead_letters
@@ -38,7 +40,7 @@ from airflow_provider_kafka_s3.documents.manifest import (
     UnknownFields,
 )
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice
-from airflow_provider_kafka_s3.exceptions import ConfigurationError, SparkJobError
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, RecordError, SparkJobError
 from airflow_provider_kafka_s3.extensions.loading import require_pinned
 from airflow_provider_kafka_s3.formats.block_gzip import BlockGzipWriter
 from airflow_provider_kafka_s3.formats.parts import MAIN, PreparedParts
@@ -328,6 +330,8 @@ class _Encoding:
             unknown_fields=self._unknown,
         )
         self._open: dict[str, list[_OpenPart]] = {}
+        # Bytes of the records behind the last one behind which an object may end.
+        self._undivided = 0
         self.folders: set[str] = set()
         self.field_paths: set[str] = set()
 
@@ -347,6 +351,10 @@ class _Encoding:
             self.field_paths.update(prepared.field_paths)
             if prepared.rejected and layout.errors == "fail":
                 raise record_error(batch, prepared.rejected[0], topic=topic, partition=partition)
+            if DIVISIBLE in batch.schema.names:
+                if prepared.rejected:
+                    raise _unknown_offset(batch, prepared.rejected[0], topic=topic, partition=partition)
+                prepared = replace(prepared, sizes=self._sizes_at_ends(prepared))
             records += prepared.records.num_rows
             ignored += prepared.ignored
             tombstones += 0 if prepared.tombstones is None else int(prepared.tombstones.sum())
@@ -365,6 +373,15 @@ class _Encoding:
             next_offset=slice_.end,
             unknown=UnknownFields(records=unknown, names=names) if unknown else UNSET,
         )
+
+    def _sizes_at_ends(self, prepared: PreparedParts) -> Int64Array:
+        """The sizes of records, each at the next record behind which an object may end: so it ends nowhere else."""
+        ends = np.flatnonzero(true_rows(prepared.records.column(DIVISIBLE)))
+        totals = np.append(0, np.cumsum(prepared.sizes)) + self._undivided
+        sizes = np.zeros(len(prepared.sizes), np.int64)
+        sizes[ends] = np.diff(np.append(0, totals[ends + 1]))
+        self._undivided = int(totals[-1] - sizes.sum())
+        return sizes
 
     def _write(self, slice_: Slice, batch: pa.RecordBatch, prepared: PreparedParts) -> list[Rejected]:
         """Write records to their objects; returns those whose schemas or fields fit no object."""
@@ -512,6 +529,16 @@ def _require_zone_database(plan: Plan, layout: Layout) -> None:
     )
 
 
+def _unknown_offset(batch: pa.RecordBatch, rejected: Rejected, *, topic: str, partition: int) -> RecordError:
+    """The error for a landed record that cannot be written, and whose offset its object does not keep."""
+    first = int(int64_values(batch.column("offset")).min())
+    return RecordError(
+        f"topic {topic!r}, partition {partition}, a record at offset {first} or behind it: {rejected.reason}; "
+        f"{rejected.remedy}. Its object does not keep its offset, so it cannot be set aside: land such records from "
+        f"Kafka"
+    )
+
+
 def _checked(plan: Plan, slice_: Slice, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The batches; SparkJobError if a record occurs twice, out of order, or is of another slice."""
     last = slice_.start - 1
@@ -519,6 +546,9 @@ def _checked(plan: Plan, slice_: Slice, batches: Iterable[pa.RecordBatch]) -> It
         if batch.num_rows == 0:
             continue
         offsets = int64_values(batch.column("offset"))
+        if DIVISIBLE in batch.schema.names and slice_.start <= offsets.min() <= offsets.max() < slice_.end:
+            yield batch
+            continue
         first = int(offsets[0])
         if first <= last or offsets[-1] >= slice_.end or not (offsets[1:] > offsets[:-1]).all():
             raise SparkJobError(

@@ -14,6 +14,7 @@ from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.dead_letter_limit import DeadLetterLimit
 from airflow_provider_kafka_s3.batch.encode import too_many_objects, write_slices
 from airflow_provider_kafka_s3.batch.incarnation import require_topic_id, topic_id_of
+from airflow_provider_kafka_s3.batch.source import source_of_plan
 from airflow_provider_kafka_s3.documents.manifest import MAX_OBJECTS, Manifest, SliceRows
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.exceptions import AccessDeniedError, ConfigurationError, DataLossError, RecordError
@@ -56,13 +57,11 @@ def execute_plan(
     """
     if plan.layout is None:
         raise ConfigurationError(f"batch {plan.batch} of topic {plan.topic!r} is a {plan.type}: it has no records")
-    layout, store = plan.layout, committer.store
+    layout, store, source = plan.layout, committer.store, source_of_plan(committer.source, plan)
     done: list[SliceRows] = []
 
     def records(s: Slice) -> Iterator[pa.RecordBatch]:
-        for batch in committer.source.read(
-            plan.topic, s.partition, s.start, s.end, plan.isolation, whole=layout.whole_records
-        ):
+        for batch in source.read(plan.topic, s.partition, s.start, s.end, plan.isolation, whole=layout.whole_records):
             yield batch
             advance(batch.num_rows)
 

@@ -43,14 +43,16 @@ class ObjectStats:
 
     def add(self, slice_: Slice, offsets: Int64Array, times: Int64Array) -> None:
         """Count records of a slice, by their offsets and timestamps."""
-        first, last, records = int(offsets[0]), int(offsets[-1]), len(offsets)
+        # Landed records need not be in the order of their offsets.
+        first, last, records = int(offsets.min()), int(offsets.max()), len(offsets)
         if self._hash is None:
             self._hash = ContentHash(self._topic_id, slice_.partition)
         elif self.parts[-1].id != slice_.id:
             self._hash.next_slice(slice_.partition)
         else:
             before = self.parts.pop()
-            first, records = before.min_offset, before.records + records
+            first, last = min(before.min_offset, first), max(before.max_offset, last)
+            records += before.records
         self._hash.update(offsets.astype(_LITTLE_ENDIAN, copy=False).tobytes())
         self.parts.append(SlicePart(id=slice_.id, records=records, min_offset=first, max_offset=last))
         self._add_times(times)

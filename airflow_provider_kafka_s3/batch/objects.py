@@ -11,7 +11,7 @@ from airflow_provider_kafka_s3.batch.incarnation import require_topic_id, topic_
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.object_metadata import BATCH_METADATA, CONTENT_METADATA, CRC32_METADATA, matches
 from airflow_provider_kafka_s3.batch.rebuild import BuildObjects, BuiltObject, Lost, rebuild, spans
-from airflow_provider_kafka_s3.batch.source import Source
+from airflow_provider_kafka_s3.batch.source import Source, source_of_plan
 from airflow_provider_kafka_s3.config import OnTagError
 from airflow_provider_kafka_s3.documents.manifest import Manifest, ObjectEntry
 from airflow_provider_kafka_s3.documents.offsets import Offsets
@@ -364,22 +364,23 @@ class BatchObjects:
         )
 
     def _read_again(self, plan: Plan, entries: Sequence[ObjectEntry]) -> Mapping[str, BuiltObject]:
-        topic_id = topic_id_of(self.log, plan)
-        require_topic_id(self._source, self.log, topic_id)
+        topic_id, source = topic_id_of(self.log, plan), source_of_plan(self._source, plan)
+        require_topic_id(source, self.log, topic_id)
         whole = plan.layout is not None and plan.layout.whole_records
         span_of = spans(plan, entries)
         built = self._build(
             plan,
             entries,
-            lambda s: self._source.read(plan.topic, s.partition, *span_of[s], plan.isolation, whole=whole),
+            lambda s: source.read(plan.topic, s.partition, *span_of[s], plan.isolation, whole=whole),
         )
-        require_topic_id(self._source, self.log, topic_id)
+        require_topic_id(source, self.log, topic_id)
         return built
 
     def _kept(self, plan: Plan, partitions: Sequence[int]) -> Offsets:
         """The offsets between the beginnings and the ends of the logs of partitions."""
-        starts = self._source.earliest(plan.topic, partitions)
-        ends = self._source.ends(plan.topic, partitions, "read_uncommitted")
+        source = source_of_plan(self._source, plan)
+        starts = source.earliest(plan.topic, partitions)
+        ends = source.ends(plan.topic, partitions, "read_uncommitted")
         return Offsets({p: [(starts[p], ends[p])] for p in partitions})
 
     def put_again(self, plan: Plan, entry: ObjectEntry, built: BuiltObject, *, only_unresolved: bool) -> bool:

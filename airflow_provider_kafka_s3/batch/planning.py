@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from airflow_provider_kafka_s3.batch.view import View
 from airflow_provider_kafka_s3.documents.offsets import Offsets
@@ -21,6 +21,9 @@ __all__ = [
     "recovery_target",
     "untouched",
 ]
+
+_END: Final = 2**63 - 1
+"""Above every offset."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +49,22 @@ def untouched(view: View, partitions: Iterable[int]) -> dict[int, int]:
     return {p: max(known.end(p) or 0, view.marker.start.get(p, 0)) for p in partitions}
 
 
-def incremental_target(view: View, ends: Mapping[int, int]) -> Offsets:
+def incremental_target(view: View, ends: Mapping[int, int], readable: Offsets | None = None) -> Offsets:
     """New offsets, debt, and the claims of open tail plans.
 
     Without the last two, no later run would land a failed or abandoned batch below the end of the coverage.
+
+    Args:
+        view: of the log.
+        ends: per partition the end of the readable offsets.
+        readable: what another pipeline has landed, which may have filled gaps since: all that no run has claimed is
+            new. None: Kafka's log is read, and all that is new is above what any run has claimed.
     """
-    begin = untouched(view, ends)
-    new = Offsets({p: [(begin[p], end)] for p, end in ends.items()})
+    if readable is None:
+        begin = untouched(view, ends)
+        new = Offsets({p: [(begin[p], end)] for p, end in ends.items()})
+    else:
+        new = (readable & Offsets({p: [(view.marker.start.get(p, 0), _END)] for p in readable})) - view.claims
     promised = view.marker.debt
     for plan in view.open_plans.values():
         if plan.tail:
@@ -60,14 +72,19 @@ def incremental_target(view: View, ends: Mapping[int, int]) -> Offsets:
     return (new | promised) - view.marker.covered
 
 
-def interval_target(view: View, window: OffsetWindow) -> Offsets:
+def interval_target(view: View, window: OffsetWindow, readable: Offsets | None = None) -> Offsets:
     """The uncovered offsets of a window, and all offsets below it that no run has claimed.
 
     No later run would land the second part, so it would be left out.
+
+    Args:
+        view: of the log.
+        window: its offsets.
+        readable: what another pipeline has landed; None: Kafka's log is read.
     """
     begin = untouched(view, window.ends)
     wanted = Offsets({p: [(min(window.starts[p], begin[p]), end)] for p, end in window.ends.items()})
-    return wanted - view.marker.covered
+    return (wanted if readable is None else wanted & readable) - view.marker.covered
 
 
 def recovery_target(view: View) -> Offsets:
@@ -95,7 +112,7 @@ def next_claim(view: View, free: Offsets, *, max_records: int | None) -> tuple[O
     for the next incremental run, an abandoned backfill does not.
     """
     known, start = view.marker.covered | view.claims, view.marker.start
-    ahead = Offsets({p: [(max(known.end(p) or 0, start.get(p, 0)), 2**63 - 1)] for p in free})
+    ahead = Offsets({p: [(max(known.end(p) or 0, start.get(p, 0)), _END)] for p in free})
     tail = ahead & free | (free & view.marker.debt)
     part = tail or free
     return (part if max_records is None else fair_share(part, max_records)), bool(tail)
@@ -123,7 +140,7 @@ def claimable(
     Raises:
         DataLossError: offsets are gone and ``on_data_loss`` is ``fail``, or they lie past the end of the log.
     """
-    beyond = Offsets({p: [(ends.get(p, 0), 2**63 - 1)] for p in claim}) & claim
+    beyond = Offsets({p: [(ends.get(p, 0), _END)] for p in claim}) & claim
     if beyond:
         raise DataLossError(
             f"topic {topic!r}: offsets {beyond} existed when the run was planned and lie past the end of the log "

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
+from msgspec import UNSET
+
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.documents.manifest import ObjectEntry
 from airflow_provider_kafka_s3.documents.offsets import Offsets
@@ -185,17 +187,22 @@ def spans(plan: Plan, entries: Iterable[ObjectEntry]) -> dict[Slice, tuple[int, 
     """The offsets ``[start, end)`` that have to be read of each slice for some objects, in the order of the plan.
 
     Whether a schema fits the open object of a record may make it a dead letter, so with ``schema_compatibility`` dead
-    letters follow from all records of their slice only.
+    letters follow from all records of their slice only. So do objects of records that another pipeline has landed,
+    whose offsets may be unknown.
     """
     bounds: dict[int, tuple[int, int]] = {}
     for entry in entries:
         for part in entry.by_slice:
             start, end = part.min_offset, part.max_offset + 1
-            if plan.layout is not None and plan.layout.schema_compatibility and is_dead_letters(plan, entry):
+            if plan.source is not UNSET or _depends_on_slice(plan, entry):
                 start, end = plan.slices[part.id].start, plan.slices[part.id].end
             low, high = bounds.get(part.id, (start, end))
             bounds[part.id] = min(low, start), max(high, end)
     return {plan.slices[i]: bounds[i] for i in sorted(bounds)}
+
+
+def _depends_on_slice(plan: Plan, entry: ObjectEntry) -> bool:
+    return plan.layout is not None and bool(plan.layout.schema_compatibility) and is_dead_letters(plan, entry)
 
 
 def _groups(plan: Plan, entries: Sequence[ObjectEntry]) -> Iterable[list[ObjectEntry]]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import BinaryIO, Final, cast
 
 from isal import isal_zlib
+from msgspec import UNSET
 
 from airflow_provider_kafka_s3.batch.encode import encode_slices, layout_of
 from airflow_provider_kafka_s3.batch.object_stats import ObjectStats
@@ -55,8 +56,9 @@ def object_builder(
         layout = layout_of(plan)
         built: dict[str, _Rebuilt] = {}
         keys = {entry.key for entry in entries}
-        # What ended an object may depend on records before it, which Kafka may no longer have.
-        listed = None if is_dead_letters(plan, entries[0]) else [_ranges(plan, entry) for entry in entries]
+        # What ended an object may depend on records before it, which Kafka may no longer have. Objects have them all.
+        by_rules = plan.source is not UNSET or is_dead_letters(plan, entries[0])
+        listed = None if by_rules else [_ranges(plan, entry) for entry in entries]
 
         def begin(key: str) -> ObjectStats | None:
             if key not in keys:

@@ -12,6 +12,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
+import msgspec
+from msgspec import UNSET, UnsetType
+
 from airflow_provider_kafka_s3.batch.adoption import AdoptionWait
 from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.coverage import Covering, covering_downward, covering_upward
@@ -31,14 +34,17 @@ from airflow_provider_kafka_s3.batch.planning import (
 from airflow_provider_kafka_s3.batch.presence import require_objects
 from airflow_provider_kafka_s3.batch.request import BatchSummary, RunRequest, TopicResult
 from airflow_provider_kafka_s3.batch.roll_forward import finish_decided, finish_reset
-from airflow_provider_kafka_s3.batch.source import Isolation
+from airflow_provider_kafka_s3.batch.source import Isolation, PipelineSource, pipeline_source
 from airflow_provider_kafka_s3.batch.view import View
 from airflow_provider_kafka_s3.batch.window_offsets import pipeline_start, window_of
 from airflow_provider_kafka_s3.documents.marker import Marker
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
 from airflow_provider_kafka_s3.documents.plan import (
+    LandedRange,
     Plan,
+    SourceBatches,
     fair_share,
+    join_ranges,
     layout_digest,
     plan_slices,
     writer_versions,
@@ -166,6 +172,8 @@ class TopicRun:
         self._held_back = held_back(self.source, self.topic, ends, self.request.isolation)
         log_held_back(self.topic, self._held_back, view.marker.covered)
         window: OffsetWindow | None = None
+        landed = pipeline_source(self.source)
+        readable = None if landed is None else landed.readable(self.topic)
         if self.request.window is not None:
             window = window_of(
                 self.source,
@@ -175,11 +183,11 @@ class TopicRun:
                 now_ms=int(self._now() * 1000),
                 on_future_timestamp=self.request.on_future_timestamp,
             )
-            target = interval_target(view, window)
+            target = self._whole(interval_target(view, window, readable))
         elif self.request.offsets == "incremental":
-            target = incremental_target(view, ends)
+            target = incremental_target(view, ends, readable)
             if self.request.limits.records_per_run is not None:
-                target = fair_share(target, self.request.limits.records_per_run)
+                target = self._whole(fair_share(target, self.request.limits.records_per_run))
         else:
             target = recovery_target(view)
         if not target:
@@ -210,6 +218,19 @@ class TopicRun:
         stored = self.log.create_run(record, attempt=self.request.attempt)
         self._pinned_from = view if stored == record else None
         return stored
+
+    def _whole(self, target: Offsets) -> Offsets:
+        """The offsets of a target that can be read as a whole, or the first ones that have to be."""
+        landed = pipeline_source(self.source)
+        if landed is None or not target:
+            return target
+        return Offsets.of((one.partition, one.start, one.end) for one in self._ranges(landed, target))
+
+    def _ranges(self, source: PipelineSource, claim: Offsets) -> list[LandedRange]:
+        """The ranges that are inside of a claim, or the first one of those that are larger."""
+        ranges = source.ranges(self.topic, claim, self.request.layout)
+        inside = [one for one in ranges if Offsets({one.partition: [(one.start, one.end)]}) <= claim]
+        return inside or [*ranges[:1]]
 
     def _view_or_create(self) -> View:
         stored = self.log.read_marker()
@@ -331,6 +352,10 @@ class TopicRun:
         """Append the next plan towards the target; None if another process was faster and the view is stale."""
         claim, tail = next_claim(view, free, max_records=self.request.limits.records_per_batch)
         # The epochs of the plan are compared with those of earlier plans: the log may have changed since the target.
+        ranges: list[LandedRange] = []
+        if (landed := pipeline_source(self.source)) is not None:
+            ranges = self._ranges(landed, claim)
+            claim = Offsets.of((one.partition, one.start, one.end) for one in ranges)
         log_ends = self.source.log_ends(self.topic, tuple(claim), record.isolation)
         refuse_replaced_log(self.source, self.log, view, log_ends)
         split = self._claimable(claim, {p: end.offset for p, end in log_ends.items()}, record.isolation)
@@ -338,8 +363,13 @@ class TopicRun:
         if self.request.layout.rotation.whole_partitions:
             largest = max(largest, split.read.count)
         layout = pinned(self.request.layout.at(int(self._now() * 1000)))
+        merge = layout.rotation.merge_partitions
         # With many gaps or small slices, the rest is left to the next batch.
-        slices, groups = plan_slices(split.read, max_records=largest, merge=layout.rotation.merge_partitions)
+        slices, groups = plan_slices(split.read, max_records=largest, merge=merge)
+        source: SourceBatches | UnsetType = UNSET
+        if landed is not None:
+            slices, groups, batches = join_ranges(ranges, max_records=largest, merge=merge)
+            source = SourceBatches(**msgspec.structs.asdict(landed.landed), batches=batches)
         plan = Plan(
             batch=view.next,
             type="data",
@@ -356,6 +386,7 @@ class TopicRun:
             layout_sha256=layout_digest(layout),
             start=view.start_of_log,
             writer=writer_versions(),
+            source=source,
             epochs={
                 p: epoch
                 for p in sorted({s.partition for s in slices} | {*split.skipped})

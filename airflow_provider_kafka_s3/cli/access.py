@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
+from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.no_kafka import NoKafka
 from airflow_provider_kafka_s3.batch.remedies import command_line
 from airflow_provider_kafka_s3.batch.source import Source
@@ -22,6 +23,7 @@ from airflow_provider_kafka_s3.documents.addresses import TopicAddress
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.inspect.topics import nothing_there, owned_topics
 from airflow_provider_kafka_s3.pipeline import TopicPipeline, open_topic
+from airflow_provider_kafka_s3.reading.landed_source import SourceByLog
 from airflow_provider_kafka_s3.registry.client import RegistryClient
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage import bucket as s3_bucket
@@ -289,7 +291,7 @@ class Access:
         return open_topic(
             self.store,
             address,
-            self.source,
+            SourceByLog(self.source, TopicLog(self.store, address)),
             connection_options=self.options,
             upload=self.upload,
             registry=self.registry,

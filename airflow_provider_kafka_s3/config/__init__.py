@@ -8,6 +8,7 @@ from airflow_provider_kafka_s3.config.converters import (
     Converter,
     JsonConverter,
     JsonSchemaConverter,
+    LandedConverter,
     OnUnknownFields,
     ProtobufConverter,
     StringConverter,
@@ -72,6 +73,7 @@ from airflow_provider_kafka_s3.config.partitioners import (
 )
 from airflow_provider_kafka_s3.config.runs import Limits, Upload, Window, parse_upload, stored_options
 from airflow_provider_kafka_s3.config.sizes import KIB, MAX_PARTS, MIB, MIN_PART_SIZE
+from airflow_provider_kafka_s3.config.sources import Landed, parse_source
 from airflow_provider_kafka_s3.config.stored import (
     CannedAcl,
     Encryption,
@@ -126,6 +128,8 @@ __all__ = [
     "JsonLines",
     "JsonSchemaConverter",
     "KeyNaming",
+    "Landed",
+    "LandedConverter",
     "Layout",
     "Limits",
     "Naming",
@@ -167,6 +171,7 @@ __all__ = [
     "parse_naming",
     "parse_partitioner",
     "parse_partitions_in",
+    "parse_source",
     "parse_upload",
     "record_format",
     "stored_options",

@@ -21,6 +21,7 @@ __all__ = [
     "Converter",
     "JsonConverter",
     "JsonSchemaConverter",
+    "LandedConverter",
     "OnUnknownFields",
     "ProtobufConverter",
     "StringConverter",
@@ -173,8 +174,21 @@ class JsonSchemaConverter(
     decimal_format: DecimalFormat = "BASE64"
 
 
+class LandedConverter(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field=TAG, tag="landed"):
+    """Values are those of another pipeline's files of Avro or Parquet, with the schema of each file.
+
+    It goes with ``source``. Columns of Parquet are what they are there: an enum of a schema is a string.
+    """
+
+
 Converter: TypeAlias = (
-    BytesConverter | StringConverter | JsonConverter | AvroConverter | ProtobufConverter | JsonSchemaConverter
+    BytesConverter
+    | StringConverter
+    | JsonConverter
+    | AvroConverter
+    | ProtobufConverter
+    | JsonSchemaConverter
+    | LandedConverter
 )
 """All converters; :func:`airflow_provider_kafka_s3.formats.registry.make_format` applies them."""
 

@@ -18,6 +18,7 @@ from airflow_provider_kafka_s3.config.converters import (
     Converter,
     JsonConverter,
     JsonSchemaConverter,
+    LandedConverter,
     ProtobufConverter,
     StringConverter,
     needs_registry,
@@ -77,9 +78,9 @@ def _converters_of(settings: Format) -> tuple[type[Converter], ...]:
     """The converters whose values a format can encode; the first ones are those that errors recommend."""
     match settings:
         case JsonLines():
-            return (JsonConverter, *_FROM_REGISTRY, StringConverter, BytesConverter)
+            return (JsonConverter, *_FROM_REGISTRY, StringConverter, BytesConverter, LandedConverter)
         case AvroContainer() | Parquet() | Csv():
-            return (*_FROM_REGISTRY, JsonConverter, StringConverter, BytesConverter)
+            return (*_FROM_REGISTRY, JsonConverter, StringConverter, BytesConverter, LandedConverter)
         case RawBytes():
             return (BytesConverter,)
         case CustomFormat():
@@ -294,6 +295,14 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def _check_content(self) -> None:
         content = self.content
+        require(
+            isinstance(content, ValuesOnly) or not isinstance(self.value_converter, LandedConverter),
+            "value_converter='landed' has values only, since files of values have nothing else; use content='values'",
+        )
+        require(
+            not isinstance(self.key_converter, LandedConverter),
+            "key_converter='landed' has no keys: only the values of files with a schema are read again",
+        )
         match content:
             case Envelope():
                 require(
@@ -342,6 +351,11 @@ class Layout(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
             mode in (None, "NONE") or not isinstance(converter, JsonConverter) or converter.schemas_enable,
             f"schema_compatibility={mode!r} compares the versions of schemas, and the declared schema of "
             f"value_converter is the only one and has no version. Remove it",
+        )
+        require(
+            not isinstance(converter, LandedConverter) or (mode in (None, "NONE") and self.naming.schema_affix is None),
+            f"value_converter='landed' has the schemas of files, whose versions and names in a registry are unknown: "
+            f"remove schema_compatibility={mode!r}, and schema_affix of naming",
         )
         keys = self.content.keys if isinstance(self.content, SiblingObjects) else None
         several = needs_registry(self.key_converter) or (

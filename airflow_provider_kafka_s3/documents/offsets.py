@@ -88,6 +88,14 @@ class Offsets:
                 self._ranges[partition] = joined
 
     @classmethod
+    def of(cls, ranges: Iterable[tuple[int, int, int]]) -> Offsets:
+        """Those of ``(partition, start, end)``, which may overlap."""
+        by_partition: dict[int, list[tuple[int, int]]] = {}
+        for partition, start, end in ranges:
+            by_partition.setdefault(partition, []).append((start, end))
+        return cls(by_partition)
+
+    @classmethod
     def from_json(cls, value: object) -> Offsets:
         """Parse ``{"0": [[100, 150]]}``; ValueError unless it has exactly the form that :meth:`to_json` writes."""
         if not isinstance(value, dict):

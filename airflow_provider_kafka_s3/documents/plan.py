@@ -5,26 +5,30 @@ from __future__ import annotations
 import functools
 import itertools
 import zlib
+from collections.abc import Sequence
 from importlib import metadata
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from airflow_provider_kafka_s3.config import Layout
+from airflow_provider_kafka_s3.config import Landed, Layout
 from airflow_provider_kafka_s3.documents.codec import MAX_BATCH, MAX_PARTITION, Document, builtins, digest
-from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets, Ranges
+from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets, Ranges, coalesce
 from airflow_provider_kafka_s3.kafka.divergence import LogPosition
 from airflow_provider_kafka_s3.kafka.options import Isolation
 from airflow_provider_kafka_s3.version import __version__
 
 __all__ = [
     "MAX_SLICES",
+    "LandedRange",
     "Plan",
     "Slice",
+    "SourceBatches",
     "cut_groups",
     "cut_slices",
     "fair_share",
     "first_slices",
+    "join_ranges",
     "layout_digest",
     "plan_slices",
     "writer_versions",
@@ -45,6 +49,30 @@ class Slice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def __post_init__(self) -> None:
         if not (self.id >= 0 and 0 <= self.partition <= MAX_PARTITION and 0 <= self.start < self.end < 2**63):
             raise ValueError(f"{self} is not a range of offsets")
+
+
+class SourceBatches(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The batches of another pipeline that a plan reads in place of Kafka; their objects have its offsets.
+
+    Attributes:
+        topics_dir: prefix of the keys of that pipeline.
+        pipeline: its name.
+        batches: per slice, in the order of their ids, the numbers of these batches: ``[first, end)`` ranges.
+    """
+
+    topics_dir: str
+    pipeline: str
+    batches: tuple[Ranges, ...]
+
+    def __post_init__(self) -> None:
+        for ranges in self.batches:
+            if coalesce(ranges) != ranges or any(first < 1 or end > MAX_BATCH + 1 for first, end in ranges):
+                raise ValueError(f"{ranges} are no ranges of batches")
+
+    @property
+    def landed(self) -> Landed:
+        """The pipeline."""
+        return Landed(pipeline=self.pipeline, topics_dir=self.topics_dir)
 
 
 class Plan(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -71,6 +99,7 @@ class Plan(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
             no slice shares objects with another.
         epochs: per claimed Kafka partition the leader epoch at which the log had reached the end of the claim. None of
             partitions whose brokers have no epochs, nor in plans of earlier versions.
+        source: what is read in place of Kafka; unset: Kafka.
     """
 
     batch: int
@@ -90,6 +119,7 @@ class Plan(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
     writer: str = ""
     groups: tuple[tuple[int, ...], ...] = ()
     epochs: dict[int, int] = msgspec.field(default_factory=dict)
+    source: SourceBatches | msgspec.UnsetType = msgspec.UNSET
 
     def __post_init__(self) -> None:
         if not 1 <= self.batch <= MAX_BATCH or self.generation < 0:
@@ -113,6 +143,8 @@ class Plan(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise ValueError("its slices overlap")
         if not self.epochs.keys() <= {*self.claim} or any(not 0 <= epoch < 2**31 for epoch in self.epochs.values()):
             raise ValueError("its leader epochs are not those of its partitions")
+        if self.source is not msgspec.UNSET and len(self.source.batches) != len(self.slices):
+            raise ValueError("it has not the batches of each slice")
 
     @classmethod
     def complete(cls, fields: dict[str, Any]) -> None:
@@ -213,6 +245,60 @@ def cut_groups(offsets: Offsets, *, max_records: int) -> tuple[tuple[Slice, ...]
                 slices.append(Slice(id=len(slices), partition=partition, start=low, end=high))
                 position, low = position + high - low, high
     return tuple(slices), tuple(map(tuple, groups))
+
+
+class LandedRange(NamedTuple):
+    """Offsets of a Kafka partition that another pipeline has landed together, and that are read as a whole.
+
+    Attributes:
+        partition: the Kafka partition.
+        start: the first offset.
+        end: one past the last offset.
+        batch: that has the objects; 0: no batch has any.
+    """
+
+    partition: int
+    start: int
+    end: int
+    batch: int
+
+
+def join_ranges(
+    ranges: Sequence[LandedRange], *, max_records: int, merge: bool
+) -> tuple[tuple[Slice, ...], tuple[tuple[int, ...], ...], tuple[Ranges, ...]]:
+    """Join ranges that follow each other to slices of at most ``max_records`` offsets, or of one larger range.
+
+    Args:
+        ranges: in the order of partition and offset.
+        max_records: of a slice, or of all slices of a group.
+        merge: whether slices share objects.
+
+    Returns:
+        The slices, the ids of those of each group, and per slice the numbers of its batches.
+    """
+    joined: list[list[LandedRange]] = []
+    groups: list[list[int]] = []
+    sizes: list[int] = []
+    for part in ranges:
+        size = part.end - part.start
+        before = joined[-1][-1] if joined else None
+        follows = before is not None and (before.partition, before.end) == (part.partition, part.start)
+        has_room = bool(sizes) and sizes[-1] + size <= max_records
+        if has_room and (follows or merge):
+            sizes[-1] += size
+        else:
+            sizes.append(size)
+            groups.append([])
+        if not (has_room and follows):
+            groups[-1].append(len(joined))
+            joined.append([])
+        joined[-1].append(part)
+    slices = tuple(
+        Slice(id=i, partition=parts[0].partition, start=parts[0].start, end=parts[-1].end)
+        for i, parts in enumerate(joined)
+    )
+    batches = tuple(coalesce((part.batch, part.batch + 1) for part in parts if part.batch) for parts in joined)
+    return slices, tuple(map(tuple, groups)) if merge else (), batches
 
 
 def first_slices(offsets: Offsets, *, max_records: int, most: int) -> Offsets:

@@ -13,6 +13,7 @@ from airflow_provider_kafka_s3.converters.declared_json import DeclaredJsonConve
 from airflow_provider_kafka_s3.converters.enveloped_json import EnvelopedJsonConverter
 from airflow_provider_kafka_s3.converters.json_grammar import are_empty
 from airflow_provider_kafka_s3.converters.json_schema import JsonSchemaRegistryConverter
+from airflow_provider_kafka_s3.converters.landed import LandedValuesConverter
 from airflow_provider_kafka_s3.converters.port import RecordConverter, ValueConverter
 from airflow_provider_kafka_s3.converters.primitive import BytesValueConverter, StringValueConverter
 from airflow_provider_kafka_s3.converters.protobuf import ProtobufRegistryConverter
@@ -157,6 +158,8 @@ def make_format(
         return JsonLinesFormat(settings, part, fields=[*(fields or {})])
     if isinstance(settings, config.RawBytes):
         return RawFormat(settings, part)
+    if isinstance(converter, config.LandedConverter):
+        return _typed_format(settings, LandedValuesConverter(), part, topic, fields=fields, waiting=waiting)
     values = _value_converter(converter, schemas, names_and_versions=topic is not None, unknown_fields=unknown_fields)
     return _typed_format(settings, ColumnConverter(values, part), part, topic, fields=fields, waiting=waiting)
 
@@ -203,6 +206,8 @@ def _value_converter(
             return ProtobufRegistryConverter(_registry("protobuf", schemas), ProtobufMapping(unsigned, timestamps))
         case config.JsonSchemaConverter(decimal_format=decimal_format):
             return JsonSchemaRegistryConverter(_registry("json_schema", schemas), decimal_format)
+        case config.LandedConverter():
+            raise ConfigurationError("value_converter='landed' is for the values of files with a schema")
         case _:
             assert_never(settings)
 

@@ -33,6 +33,8 @@ from airflow_provider_kafka_s3.config import (
     Converter,
     Format,
     KeyNaming,
+    Landed,
+    LandedConverter,
     Limits,
     Naming,
     OnError,
@@ -49,6 +51,7 @@ from airflow_provider_kafka_s3.config import (
     parse_naming,
     parse_partitioner,
     parse_partitions_in,
+    parse_source,
     parse_upload,
 )
 from airflow_provider_kafka_s3.config.values import Value, make_value
@@ -128,11 +131,12 @@ class KafkaToS3Operator(SparkSubmitOperator):
             :class:`~airflow_provider_kafka_s3.config.AvroConverter`,
             :class:`~airflow_provider_kafka_s3.config.ProtobufConverter`,
             :class:`~airflow_provider_kafka_s3.config.JsonSchemaConverter`,
-            :class:`~airflow_provider_kafka_s3.config.StringConverter` or
-            :class:`~airflow_provider_kafka_s3.config.BytesConverter`, a mapping, or ``"json"``, ``"avro"``,
-            ``"protobuf"``, ``"json_schema"``, ``"string"`` or ``"bytes"``; None: JSON for ``format="json"``, bytes for
-            ``format="bytes"`` and a format of your own. JSON values need a schema with ``format="avro"``,
-            ``"parquet"`` or ``"csv"``: ``JsonConverter(schema=…)``.
+            :class:`~airflow_provider_kafka_s3.config.StringConverter`,
+            :class:`~airflow_provider_kafka_s3.config.BytesConverter` or, with ``source``,
+            :class:`~airflow_provider_kafka_s3.config.LandedConverter`, a mapping, or ``"json"``, ``"avro"``,
+            ``"protobuf"``, ``"json_schema"``, ``"string"``, ``"bytes"`` or ``"landed"``; None: JSON for
+            ``format="json"``, bytes for ``format="bytes"`` and a format of your own. JSON values need a schema with
+            ``format="avro"``, ``"parquet"`` or ``"csv"``: ``JsonConverter(schema=…)``.
         key_converter: what the bytes of keys are, with a ``content`` that has keys.
         content: what of a record is written: :class:`~airflow_provider_kafka_s3.config.ValuesOnly`,
             :class:`~airflow_provider_kafka_s3.config.Envelope` (rows are whole records) or
@@ -189,6 +193,10 @@ class KafkaToS3Operator(SparkSubmitOperator):
         request_retry: retries of requests to the store and the broker:
             :class:`~airflow_provider_kafka_s3.retry.RetryPolicy` or a mapping of its fields. (``retry_policy`` is
             Airflow's own, of the task.)
+        source: read what another pipeline has landed in the same bucket, in place of Kafka:
+            :class:`~airflow_provider_kafka_s3.config.Landed` or a mapping of its fields, such as
+            ``{"pipeline": "orders-raw", "topics_dir": "raw"}``. ``kafka_conn_id`` is not used then. See
+            ``docs/compaction.md``.
         kafka_options: more settings for Spark's Kafka source by their Java names, such as
             ``{"kafka.fetch.max.bytes": "1048576"}``. Put secrets into the connection.
         kafka_conn_id: connection of type ``kafka``; its extra has librdkafka's settings.
@@ -252,6 +260,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
         adopt_wait: float = 120.0,
         unsafe_single_writer: bool = False,
         request_retry: RetryPolicy | Mapping[str, Any] | None = None,
+        source: Landed | Mapping[str, Any] | None = None,
         kafka_options: Mapping[str, str] | None = None,
         kafka_conn_id: str = "kafka_default",
         aws_conn_id: str | None = "aws_default",
@@ -301,6 +310,7 @@ class KafkaToS3Operator(SparkSubmitOperator):
         self.adopt_wait = adopt_wait
         self.unsafe_single_writer = unsafe_single_writer
         self.request_retry = make_value("request_retry", (RetryPolicy,), request_retry)
+        self.source = parse_source(source)
         self.kafka_options = parameters.parse_options(kafka_options)
         self.kafka_conn_id = kafka_conn_id
         # URLs of the buttons of this try, see links.push.
@@ -383,6 +393,15 @@ class KafkaToS3Operator(SparkSubmitOperator):
             parameters.require_bucket(self.bucket)
         known = not parameters.has_template(self.topics_dir)
         topics_dir = parameters.require_topics_dir(self.topics_dir) if known else "topics"
+        if isinstance(self.value_converter, LandedConverter) and self.source is None:
+            raise ConfigurationError(
+                "value_converter='landed' has the values of another pipeline's files, and this one reads Kafka. Give "
+                "source=Landed(…), or the converter of the values in Kafka"
+            )
+        if self.source is not None:
+            addresses.validate_pipeline(self.source.pipeline)
+            if known:
+                parameters.require_other_prefix(self.source, topics_dir)
         layout = parameters.require_layout(settings.layout(topics_dir))
         if self.partitions_in is not None:
             from airflow_provider_kafka_s3.tables.partitions.sync import require_named_folders

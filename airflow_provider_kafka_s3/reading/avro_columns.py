@@ -28,7 +28,7 @@ from airflow_provider_kafka_s3.schemas.nodes import (
     record_of,
 )
 
-__all__ = ["avro_tables"]
+__all__ = ["avro_tables", "datum_arrays"]
 
 
 def avro_tables(url: str, body: bytes, schema: pa.Schema) -> list[pa.Table]:
@@ -59,9 +59,17 @@ def avro_tables(url: str, body: bytes, schema: pa.Schema) -> list[pa.Table]:
         return _as_values(url, body, schema, types, is_record=record is not None)
 
 
-def _decoded(body: bytes, decoder: AvroDecoder, columns: pa.Schema, *, is_record: bool) -> Iterator[pa.Table]:
-    yield columns.empty_table()
-    for blocks in AvroFile(body).blocks():
+def datum_arrays(file: AvroFile, decoder: AvroDecoder) -> Iterator[Array]:
+    """The bytes of the datums of a file, those of about a megabyte at a time.
+
+    Args:
+        file: from its beginning.
+        decoder: of its schema.
+
+    Raises:
+        ValueError: a block is damaged, or has more than 2 GiB.
+    """
+    for blocks in file.blocks():
         starts = itertools.accumulate((len(block.data) for block in blocks), initial=0)
         parts = [decoder.ends(block.data, block.count) + start for block, start in zip(blocks, starts, strict=False)]
         ends = np.concatenate([[0], *parts])
@@ -69,7 +77,12 @@ def _decoded(body: bytes, decoder: AvroDecoder, columns: pa.Schema, *, is_record
             raise ValueError("a block of it has more than 2 GiB, which no array of Arrow has: read its bytes otherwise")
         ends = ends.astype(np.int32)
         buffers = [None, pa.py_buffer(ends.data), pa.py_buffer(b"".join(block.data for block in blocks))]
-        rows = cast("Array", pa.Array.from_buffers(pa.binary(), len(ends) - 1, cast("Any", buffers)))
+        yield cast("Array", pa.Array.from_buffers(pa.binary(), len(ends) - 1, cast("Any", buffers)))
+
+
+def _decoded(body: bytes, decoder: AvroDecoder, columns: pa.Schema, *, is_record: bool) -> Iterator[pa.Table]:
+    yield columns.empty_table()
+    for rows in datum_arrays(AvroFile(body), decoder):
         decoded = decoder.decode(rows)
         if decoded.bad.any():
             raise InvalidDatumError("is not one of its schema")

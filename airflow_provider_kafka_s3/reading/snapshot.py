@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["Snapshot"]
+
+T = TypeVar("T")
 
 _READERS: Final = 16
 """Batches whose documents are read at the same time."""
@@ -265,6 +267,10 @@ class Snapshot:
             checksums = {one.batch: checksums_of(one) for one in self._of_numbers(batches) if selection.has(one)}
         self._checksums |= checksums
         return [*checksums]
+
+    def read_index(self, use: Callable[[Iterable[IndexedBatch]], T]) -> T:
+        """The result of a function of all its batches, in the order of their numbers; it may be called twice."""
+        return self._batches.read(use)
 
     def complete_batches(self) -> Iterator[int]:
         """Numbers of the complete batches, the last one first; those behind an open one are among them."""

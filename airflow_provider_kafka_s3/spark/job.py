@@ -22,9 +22,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from msgspec import UNSET
+
 from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.dead_letter_limit import DeadLetterLimit
 from airflow_provider_kafka_s3.batch.incarnation import require_topic_id, topic_id_of
+from airflow_provider_kafka_s3.batch.no_kafka import NoKafka
 from airflow_provider_kafka_s3.batch.source import Source
 from airflow_provider_kafka_s3.documents.manifest import SliceRows
 from airflow_provider_kafka_s3.documents.offsets import Offsets
@@ -44,6 +47,7 @@ from airflow_provider_kafka_s3.kafka.source import KafkaSource
 from airflow_provider_kafka_s3.messages import count
 from airflow_provider_kafka_s3.parallel import in_threads
 from airflow_provider_kafka_s3.pipeline import TopicPipeline, open_topic
+from airflow_provider_kafka_s3.reading.landed_source import LandedSource
 from airflow_provider_kafka_s3.registry.client import RegistryClient
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.spark.conf import APPLICATION_FILE, start_conf, with_job_conf
@@ -60,7 +64,7 @@ from airflow_provider_kafka_s3.spark.read_tasks import ReadTasks
 from airflow_provider_kafka_s3.spark.registration import registration
 from airflow_provider_kafka_s3.spark.rows import ROW_DDL, Row, gather, silent_slices, uploads_of
 from airflow_provider_kafka_s3.spark.spec import JobResult, JobSpec, PlanRef, TopicOutcome
-from airflow_provider_kafka_s3.spark.task import SliceTask
+from airflow_provider_kafka_s3.spark.task import LandedTask, SliceTask
 from airflow_provider_kafka_s3.storage.bucket import open_bucket
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 
@@ -108,7 +112,7 @@ class Job:
     ) -> None:
         self._spec = spec
         self._spark = spark
-        self._source = source or KafkaSource(spec.kafka)
+        self._source = source or (KafkaSource(spec.kafka) if spec.kafka else NoKafka("the job has no connection to it"))
         self._store = store or open_bucket(spec.bucket, spec.s3, spec.credentials, retrier=Retrier(spec.retry))
         self._registry = None if spec.registry is None else RegistryClient(spec.registry, Retrier(spec.retry))
 
@@ -144,14 +148,10 @@ class Job:
         prepared: list[_Topic] = []
 
         def look() -> None:
-            pipeline = open_topic(
-                self._store,
-                ref.address,
-                self._source,
-                connection_options=self._spec.connection_options,
-                upload=self._spec.upload,
-                registry=self._registry,
-            )
+            pipeline = self._open(ref, self._source)
+            planned, _ = pipeline.log.require_plan(ref.batch)
+            if planned.source is not UNSET:
+                pipeline = self._open(ref, LandedSource(self._store, planned.source.landed))
             committer = pipeline.committer
             topic_log = committer.log
             plan, _ = topic_log.require_plan(ref.batch)
@@ -164,11 +164,21 @@ class Job:
                     f"batch {ref.batch} of topic {ref.topic!r} is a reset: there is nothing to read. Run the pipeline, "
                     f"it completes resets"
                 )
-            require_topic_id(self._source, topic_log, topic_id_of(committer.log, plan))
+            require_topic_id(committer.source, topic_log, topic_id_of(committer.log, plan))
             prepared.append(_Topic(plan, pipeline, self._spec.dead_letter_limit(ref)))
 
         outcome = _outcome(ref.topic, look)
         return prepared[0] if prepared else outcome
+
+    def _open(self, ref: PlanRef, source: Source) -> TopicPipeline:
+        return open_topic(
+            self._store,
+            ref.address,
+            source,
+            connection_options=self._spec.connection_options,
+            upload=self._spec.upload,
+            registry=self._registry,
+        )
 
     # -- the action ---------------------------------------------------------------------------------------------------
 
@@ -201,7 +211,7 @@ class Job:
         action = action_of(spark)
         options = {
             isolation: spark_options(spec.kafka, isolation=isolation, overrides=spec.kafka_overrides)
-            for isolation in {plan.isolation for plan in plans}
+            for isolation in {plan.isolation for plan in plans if plan.source is UNSET}
         }
         task = SliceTask(
             plans,
@@ -216,9 +226,15 @@ class Job:
             written=action.written,
         )
         log.info("Spark plans the read of %s", count(sum(len(plan.slices) for plan in plans), "slice"))
-        read_directly(spark)
         # Rows only: one per object and one per slice.
-        frame = record_frame(spark, tasks, options).mapInArrow(task, ROW_DDL)
+        frames = []
+        if tasks.of_kafka:
+            read_directly(spark)
+            frames.append(record_frame(spark, tasks, options).mapInArrow(task, ROW_DDL))
+        if number := len(tasks.landed):
+            # A task for each number.
+            frames.append(spark.range(0, number, 1, number).mapInArrow(LandedTask(task, tasks.landed), ROW_DDL))
+        frame = functools.reduce(lambda one, other: one.unionByName(other), frames)
         with Progress(action, tasks):
             rows = action.rows(frame)
         for python, number in Counter(row.python for row in rows if row.python).most_common():
@@ -295,7 +311,8 @@ class Job:
         """Raise the error for a topic's failed action, or abandon the batch if that is the policy."""
         plan = topic.plan
         # A deleted or recreated topic may cause any error, so it is checked first.
-        require_topic_id(self._source, topic.committer.log, topic_id_of(topic.committer.log, plan))
+        source = topic.committer.source
+        require_topic_id(source, topic.committer.log, topic_id_of(topic.committer.log, plan))
         if isinstance(error, SparkTimestampError):
             self._read_here(topic, error)
             return
@@ -304,8 +321,8 @@ class Job:
                 error.add_note(topic.committer.log.remedies.abandon_or_leave_out(plan.batch))
             raise error
         partitions = tuple(plan.read)
-        earliest = self._source.earliest(plan.topic, partitions)
-        ends = self._source.ends(plan.topic, partitions, plan.isolation)
+        earliest = source.earliest(plan.topic, partitions)
+        ends = source.ends(plan.topic, partitions, plan.isolation)
         gone = plan.read - Offsets({p: [(earliest.get(p, 0), ends.get(p, 0))] for p in partitions})
         if not gone:
             raise SparkJobError(

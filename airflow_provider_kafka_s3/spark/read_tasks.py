@@ -12,6 +12,8 @@ import functools
 from collections.abc import Sequence
 from typing import Final
 
+from msgspec import UNSET
+
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 
 __all__ = ["ReadTasks"]
@@ -41,14 +43,22 @@ class ReadTasks:
         alone: slices that have a task each.
         groups: slices that share objects and have one task together.
         small: slices of the tasks that read several ones. Either none or at least two.
+        landed: per task that reads the objects of another pipeline the index of the plan, and the ids of the slices.
     """
 
     def __init__(self, plans: Sequence[Plan], *, parallelism: int = 0) -> None:
         self.plans = plans
         self._least = max(parallelism, _PARALLELISM)
-        single = [(plan, group[0]) for plan in plans for group in plan.grouped if len(group) == 1]
+        self.landed = tuple(
+            (number, tuple(s.id for s in group))
+            for number, plan in enumerate(plans)
+            for group in plan.grouped
+            if plan.source is not UNSET
+        )
+        of_kafka = [plan for plan in plans if plan.source is UNSET]
+        single = [(plan, group[0]) for plan in of_kafka for group in plan.grouped if len(group) == 1]
         small = [(plan, s) for plan, s in single if s.end - s.start <= _SMALL]
-        self.groups = tuple((plan, group) for plan in plans for group in plan.grouped if len(group) > 1)
+        self.groups = tuple((plan, group) for plan in of_kafka for group in plan.grouped if len(group) > 1)
         self.small = tuple(small) if len(small) > 1 else ()
         self.alone = tuple((plan, s) for plan, s in single if not self.small or s.end - s.start > _SMALL)
 
@@ -61,6 +71,11 @@ class ReadTasks:
     @property
     def count(self) -> int:
         """Number of all tasks."""
+        return self.of_kafka + len(self.landed)
+
+    @property
+    def of_kafka(self) -> int:
+        """Number of the tasks that read Kafka."""
         return len(self.alone) + len(self.groups) + self.of_small
 
     @functools.cached_property

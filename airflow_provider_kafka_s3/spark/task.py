@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
     from pyspark.accumulators import Accumulator
 
-__all__ = ["SliceTask"]
+__all__ = ["LandedTask", "SliceTask"]
 
 _ROWS_PER_BATCH: Final = 1_000
 
@@ -144,11 +144,27 @@ class SliceTask:
             rows = [Row(-1, -1, attempt, "empty")]
         else:
             rows = self._write(first, itertools.chain([first], nonempty), attempt)
-        rows[-1] = msgspec.structs.replace(rows[-1], python=python_of_worker())
-        forget_zip_importers()
-        exempt_from_collections()
-        for start in range(0, len(rows), _ROWS_PER_BATCH):
-            yield to_batch(rows[start : start + _ROWS_PER_BATCH])
+        yield from as_batches(_ended(rows))
+
+    def write_landed(self, topic: int, group: Sequence[int]) -> list[Row]:
+        """Read slices of a plan from the objects of another pipeline, and write their objects; returns the rows.
+
+        Args:
+            topic: index of the plan.
+            group: ids of the slices, which share objects if they are several.
+
+        Raises:
+            TransientError: a retry may help.
+        """
+        from airflow_provider_kafka_s3.reading.landed_source import records_of_plan
+
+        plan, attempt = self._plans[topic].plan, uuid.uuid4().hex
+        slices = [plan.slices[number] for number in group]
+
+        def write() -> list[Row]:
+            return self._write_records(topic, slices, records_of_plan(self._store(), plan), attempt)
+
+        return _ended(_or_error_row(topic, slices[0], attempt, write))
 
     def _write(self, first: pa.RecordBatch, batches: Iterable[pa.RecordBatch], attempt: str) -> list[Row]:
         # Spark gives a task no other identification than its records.
@@ -228,13 +244,24 @@ class SliceTask:
         check_end: Callable[[], None] = lambda: None,
     ) -> list[Row]:
         plan = self._plans[topic].plan
-        assert plan.layout is not None, "a reset has no slices"
-        reads_timestamps = plan.layout.reads_timestamps
+        reads_timestamps = plan.layout is not None and plan.layout.reads_timestamps
 
         def read(slice_: Slice) -> Iterator[pa.RecordBatch]:
             records = self._packing.records(packed(slice_))
             return _faithful(records, plan.topic, slice_) if reads_timestamps else records
 
+        return self._write_records(topic, slices, read, attempt, check_end)
+
+    def _write_records(
+        self,
+        topic: int,
+        slices: Sequence[Slice],
+        read: ReadSlice,
+        attempt: str,
+        check_end: Callable[[], None] = lambda: None,
+    ) -> list[Row]:
+        plan = self._plans[topic].plan
+        assert plan.layout is not None, "a reset has no slices"
         store = self._store()
         schemas = self._schemas(topic, store) if plan.layout.needs_registry else None
         with UploadPool(
@@ -276,6 +303,49 @@ class SliceTask:
     def _schemas(self, topic: int, store: DurableStore) -> PinnedSchemas:
         source = NoRegistry() if self._registry is None else _registry_client(self._registry, self._retry)
         return PinnedSchemas(store, self._prefixes[topic], source)
+
+
+def _ended(rows: list[Row]) -> list[Row]:
+    """The rows of a task, at its end."""
+    rows[-1] = msgspec.structs.replace(rows[-1], python=python_of_worker())
+    forget_zip_importers()
+    exempt_from_collections()
+    return rows
+
+
+def as_batches(rows: Sequence[Row]) -> Iterator[pa.RecordBatch]:
+    """Rows as Arrow, some at a time."""
+    for start in range(0, len(rows), _ROWS_PER_BATCH):
+        yield to_batch(rows[start : start + _ROWS_PER_BATCH])
+
+
+class LandedTask:
+    """The function of tasks that read the objects of another pipeline: numbers of groups in; rows out.
+
+    Args:
+        task: writes the slices of a group.
+        groups: per task the index of the plan, and the ids of the slices.
+    """
+
+    def __init__(self, task: SliceTask, groups: Sequence[tuple[int, Sequence[int]]]) -> None:
+        self._task = task
+        self._groups = tuple(groups)
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Write the slices of groups.
+
+        Args:
+            batches: with the numbers of the groups in their only column.
+
+        Yields:
+            Batches of :class:`~airflow_provider_kafka_s3.spark.rows.Row`.
+
+        Raises:
+            TransientError: a retry may help.
+        """
+        for batch in batches:
+            for number in int64_values(batch.column(0)).tolist():
+                yield from as_batches(self._task.write_landed(*self._groups[number]))
 
 
 def _held(batches: Iterator[pa.RecordBatch]) -> tuple[list[pa.RecordBatch], bool]:

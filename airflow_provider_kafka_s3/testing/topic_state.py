@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from msgspec import UNSET
+
 from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.codec import Document, decode
 from airflow_provider_kafka_s3.documents.log_index import IndexedBatch, LogIndex
@@ -255,6 +257,8 @@ def landed_ends(marker: Marker) -> dict[int, int]:
 
 
 def _check_left_out(state: TopicState, marker: Marker) -> Iterable[str]:
+    if any(plan.source is not UNSET for plan in state.plans.values()):
+        return  # the pipeline that it reads may have gaps, which a later run lands when they are filled
     expected = Offsets({p: [(marker.start.get(p, 0), end)] for p, end in landed_ends(marker).items()})
     if left_out := expected - accounted_for(state, marker):
         yield f"I8 offsets {left_out} lie between the start {marker.start} and landed ones, and no run will land them"

@@ -84,6 +84,7 @@ def test_the_examples_are_parsed_and_serialised_without_connections(airflow_home
             "kafka_to_s3_avro_to_parquet": [["land", "KafkaToS3Operator"]],
             "kafka_to_s3_daily": [["land_day", "KafkaToS3Operator"]],
             "kafka_to_s3_hourly": [["land", "KafkaToS3Operator"]],
+            "kafka_to_s3_compact": [["compact", "KafkaToS3Operator"]],
             "kafka_to_s3_complete_hours": [
                 ["complete", "KafkaWindowClosedSensor"],
                 ["land_hour", "KafkaToS3Operator"],
@@ -100,6 +101,7 @@ def test_the_examples_are_parsed_and_serialised_without_connections(airflow_home
                 ["add", "KafkaS3ToIcebergOperator"],
                 ["total_by_shop", "_PythonDecoratedOperator"],
             ],
+            "kafka_to_s3_to_compact": [["land", "KafkaToS3Operator"]],
             "s3_to_kafka_day": [["replay", "S3ToKafkaOperator"]],
         },
     }
@@ -300,6 +302,22 @@ def test_exactly_the_landed_records_are_aggregated_in_whatever_order_hours_are_r
     assert run.returned["land"]["wrote"] is False
     assert sum(found["south"] for found in totals.values()) == 111
     assert check_bucket(store, topics_dir="topics", pipeline="sales", topic="sales", recovered=True).records == 9
+
+
+def test_landed_hours_are_compacted_to_a_day(
+    example: Callable[..., DagRun], kafka_broker: KafkaBroker, store: S3Store
+) -> None:
+    """Each record once, in one object of the day, without Kafka; a run with nothing new writes nothing."""
+    fill(kafka_broker, "searches")
+    example("kafka_to_s3_to_compact")
+    run = example("kafka_to_s3_compact")
+    assert run.returned["compact"]["records"] == 24
+    (key,) = [info.key for info in store.list("compacted/searches/")]
+    assert key == "compacted/searches/year=2026/month=01/day=05/searches+0+0000000000.json.zst"
+    landed = check_bucket(store, topics_dir="compacted", pipeline="searches-by-day", topic="searches", recovered=True)
+    assert landed.records == 24
+    again = example("kafka_to_s3_compact")
+    assert (again.returned["compact"]["status"], again.java_starts) == ("empty", 0)
 
 
 @pytest.mark.any_airflow

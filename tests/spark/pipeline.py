@@ -24,11 +24,13 @@ from airflow_provider_kafka_s3.batch.execute import execute_plan
 from airflow_provider_kafka_s3.batch.location import TopicLocation
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
-from airflow_provider_kafka_s3.config import Layout
+from airflow_provider_kafka_s3.batch.source import Source
+from airflow_provider_kafka_s3.config import Landed, Layout
 from airflow_provider_kafka_s3.documents.manifest import Manifest, ObjectEntry
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.kafka.source import KafkaSource
 from airflow_provider_kafka_s3.pipeline import Run, TopicPipeline
+from airflow_provider_kafka_s3.reading.landed_source import LandedSource
 from airflow_provider_kafka_s3.registry.client import RegistryClient
 from airflow_provider_kafka_s3.registry.settings import RegistrySettings
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
@@ -84,6 +86,7 @@ class Pipeline:
         credentials: of the S3 server.
         registry: of the schemas of values; None: there is none.
         stored: more of ``S3Settings``.
+        reads: the pipeline whose objects it reads; None: it reads Kafka.
     """
 
     kafka: Mapping[str, object]
@@ -95,6 +98,7 @@ class Pipeline:
     credentials: S3Credentials = CREDENTIALS
     registry: RegistrySettings | None = None
     stored: dict[str, Any] = field(default_factory=dict)
+    reads: Landed | None = None
 
     def __post_init__(self) -> None:
         settings = s3_settings(self.endpoint, **self.stored)
@@ -102,7 +106,9 @@ class Pipeline:
         with contextlib.suppress(self.client.exceptions.BucketAlreadyOwnedByYou):
             self.client.create_bucket(Bucket=self.bucket)
         self.store = DurableStore(S3Store(self.client, self.bucket, settings), Retrier())
-        self.source = KafkaSource(self.kafka)
+        self.source: Source = KafkaSource(self.kafka)
+        if self.reads is not None:
+            self.source = LandedSource(self.store, self.reads)
 
     def close(self) -> None:
         """Close the client's connections."""
@@ -169,7 +175,7 @@ class Pipeline:
 
     def job(self, spec: JobSpec, spark: SparkSession) -> JobResult:
         """Execute a job in this process."""
-        return Job(spec, lambda: spark, source=self.source, store=self.store).run()
+        return Job(spec, lambda: spark, source=KafkaSource(self.kafka), store=self.store).run()
 
     def execute(self, spark: SparkSession, *topics: str, run: str, **more: Any) -> dict[str, TopicOutcome]:
         """Plan a batch of each topic and execute it in this process."""

@@ -1,0 +1,70 @@
+"""Batches of several streams of records in the order of their offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from airflow_provider_kafka_s3.arrays import int64_array, int64_values
+
+__all__ = ["in_order"]
+
+
+def in_order(streams: Iterable[tuple[int, Iterator[pa.RecordBatch]]]) -> Iterator[pa.RecordBatch]:
+    """The records of several streams, each in the order of offsets, in this order.
+
+    A stream is begun when its lowest offset is reached.
+
+    Args:
+        streams: each with an offset that none of its records is below; no two records have the same offset.
+    """
+    waiting = sorted(streams, key=lambda stream: stream[0], reverse=True)
+    heads: list[tuple[pa.RecordBatch, Iterator[pa.RecordBatch]]] = []
+    while heads or waiting:
+        # Up to this offset, which one of the batches ends with, the records of all of them are known.
+        bound = min((_last(batch) for batch, _ in heads), default=-1)
+        while waiting and (not heads or waiting[-1][0] <= bound):
+            stream = waiting.pop()[1]
+            if (batch := next(stream, None)) is not None:
+                heads.append((batch, stream))
+                bound = _last(batch) if len(heads) == 1 else min(bound, _last(batch))
+        pieces, open_heads = [], []
+        for batch, stream in heads:
+            stop = int(np.searchsorted(int64_values(batch.column("offset")), bound, side="right"))
+            if stop:
+                pieces.append(batch.slice(0, stop))
+            behind = batch.slice(stop) if stop < batch.num_rows else next(stream, None)
+            if behind is not None:
+                open_heads.append((behind, stream))
+        heads = open_heads
+        yield from _sorted(pieces)
+
+
+def _first(batch: pa.RecordBatch) -> int:
+    return int(int64_values(batch.column("offset"))[0])
+
+
+def _last(batch: pa.RecordBatch) -> int:
+    return int(int64_values(batch.column("offset"))[-1])
+
+
+def _sorted(pieces: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The records of several batches; those together whose offsets interleave."""
+    chain: list[pa.RecordBatch] = []
+    for piece in sorted(pieces, key=_first):
+        if chain and max(map(_last, chain)) < _first(piece):
+            yield _interleaved(chain)
+            chain = []
+        chain.append(piece)
+    if chain:
+        yield _interleaved(chain)
+
+
+def _interleaved(pieces: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(pieces) == 1:
+        return pieces[0]
+    (batch,) = pa.Table.from_batches(pieces).combine_chunks().to_batches()
+    offsets = int64_values(batch.column("offset"))
+    return batch.take(int64_array(np.argsort(offsets, kind="stable")))

@@ -1,0 +1,63 @@
+"""Land new records of a topic every hour in folders of an hour, and write them every day into folders of a day.
+
+The second pipeline reads what the first one has landed, not Kafka. Its run takes all batches that are complete by then,
+each once. It needs another `topics_dir`, since a topic has one pipeline below a prefix.
+
+The first DAG keeps the data minutes behind Kafka, in many small objects; the second one makes few large ones of them.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime, timedelta
+
+from airflow.providers.common.compat.sdk import DAG
+
+from airflow_provider_kafka_s3 import Daily, Hourly, JsonLines, KafkaToS3Operator, Landed, Rotation
+
+BUCKET = os.environ.get("KAFKA_TO_S3_BUCKET", "lake")
+START = datetime(2026, 1, 1, tzinfo=UTC)
+RETRIES = {"retries": 3, "retry_delay": timedelta(minutes=1)}
+
+with DAG(
+    dag_id="kafka_to_s3_to_compact",
+    schedule="@hourly",
+    start_date=START,
+    catchup=False,
+    max_active_runs=1,
+    default_args=RETRIES,
+    tags=["kafka", "s3"],
+):
+    KafkaToS3Operator(
+        task_id="land",
+        topics="searches",
+        bucket=BUCKET,
+        pipeline="searches-raw",
+        offsets="incremental",
+        starting_offsets="earliest",
+        format=JsonLines(compression="gzip"),
+        partitioner=Hourly(),
+    )
+
+with DAG(
+    dag_id="kafka_to_s3_compact",
+    schedule="@daily",
+    start_date=START,
+    catchup=False,
+    max_active_runs=1,
+    default_args=RETRIES,
+    tags=["kafka", "s3"],
+):
+    KafkaToS3Operator(
+        task_id="compact",
+        topics="searches",
+        bucket=BUCKET,
+        pipeline="searches-by-day",
+        topics_dir="compacted",
+        source=Landed(pipeline="searches-raw"),
+        offsets="incremental",
+        starting_offsets="earliest",
+        format=JsonLines(compression="zstd"),
+        partitioner=Daily(),
+        rotation=Rotation(merge_partitions=True),
+    )
