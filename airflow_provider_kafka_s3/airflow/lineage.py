@@ -131,7 +131,7 @@ def _schema_url(name: str) -> str:
 
 
 def run_lineage(run: RunContext, returned: Mapping[str, Any] | None) -> Any:
-    """The lineage of a landing run: from topics to the prefixes of their objects.
+    """The lineage of a landing run: from topics, or the objects of another pipeline, to the prefixes of their objects.
 
     Args:
         run: of the task.
@@ -144,8 +144,12 @@ def run_lineage(run: RunContext, returned: Mapping[str, Any] | None) -> Any:
         if (landed := _landed(result))
     }
     columns = {place.topic: shown.columns for place, shown in _read(run.bucket, run.access, batches).items()}
-    kafka = _kafka(run.kafka)
-    inputs = [InputDataset(kafka, topic, inputFacets=_offsets_facets(results.get(topic))) for topic in run.runs]
+    if (source := run.settings.source) is None:
+        kafka = _kafka(run.kafka)
+        inputs = [InputDataset(kafka, topic, inputFacets=_offsets_facets(results.get(topic))) for topic in run.runs]
+    else:
+        places = (TopicAddress(**msgspec.structs.asdict(source), topic=topic) for topic in run.runs)
+        inputs = _landed_topics(run.bucket, run.access, dict.fromkeys(places))
     topics_of: dict[str, list[str]] = {}
     for topic, topic_run in run.runs.items():
         topics_of.setdefault(data_prefix(topic_run.request.layout, topic), []).append(topic)

@@ -69,6 +69,7 @@ class TopicLog:
     """The control documents of one topic of a pipeline.
 
     Attributes:
+        bucket: name of the bucket.
         index_sizes: batches of one index document, ascending; each size divides the next one.
     """
 
@@ -87,8 +88,8 @@ class TopicLog:
         self.pipeline = address.pipeline
         self.topic = address.topic
         self.prefix = address.prefix
-        bucket = store.url("").removeprefix("s3://").rstrip("/")
-        self.remedies = Remedies(bucket, address, tuple(connection_options))
+        self.bucket = store.url("").removeprefix("s3://").rstrip("/")
+        self.remedies = Remedies(self.bucket, address, tuple(connection_options))
         self.index_sizes: tuple[int, ...] = INDEX_SIZES
         self._cache: dict[str, tuple[Any, dict[str, Any]]] = {}
 

@@ -13,6 +13,7 @@ from airflow_provider_kafka_s3.cli.command import Command, add_topics_dir
 from airflow_provider_kafka_s3.cli.output import FINDINGS, OK, Answer, Line, Style, Table, count, ranges, size
 from airflow_provider_kafka_s3.documents.codec import printable
 from airflow_provider_kafka_s3.documents.manifest import NO_UNKNOWN_FIELDS
+from airflow_provider_kafka_s3.documents.topic_summary import SMALL_OBJECT
 from airflow_provider_kafka_s3.inspect.status import BatchStatus, TopicStatus
 from airflow_provider_kafka_s3.parallel import in_threads
 
@@ -20,6 +21,8 @@ __all__ = ["COMMANDS", "list_topics", "status"]
 
 _SHOWN: Final = 60
 """Characters of the name of a field."""
+_BATCHES_A_DAY: Final = 24
+"""Batches of a topic that is landed each hour, for a day; objects of fewer are no burden."""
 _TOPICS: Final = 8
 """Topics that are read at the same time."""
 _STYLES: Final[Mapping[str, Style]] = {
@@ -100,6 +103,12 @@ def _status_lines(state: TopicStatus, reset: str) -> list[str | Line | Table]:
     if closed:
         lines.append("  last batches:")
         lines.append(_batches(closed))
+    if state.batches >= _BATCHES_A_DAY and closed and 0 < closed[-1].size < closed[-1].objects * SMALL_OBJECT:
+        average = size(closed[-1].size // closed[-1].objects)
+        lines.append(
+            f"  objects of the last batch have {average} on average. A pipeline with source=Landed(pipeline="
+            f"{state.pipeline!r}, …) makes few large ones of them: docs/compaction.md"
+        )
     if names := functools.reduce(operator.or_, (b.unknown_fields for b in closed), NO_UNKNOWN_FIELDS).names:
         newest = ", ".join(printable(name, shown=_SHOWN) for name in reversed(names))
         lines.append(f"  fields that the schema does not have, the newest first: {newest}")

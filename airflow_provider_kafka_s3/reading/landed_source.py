@@ -218,8 +218,8 @@ class LandedSource(PipelineSource):
         if plan.source is UNSET:
             raise ConfigurationError(
                 f"batch {plan.batch} of topic {plan.topic!r} has read Kafka, and this process reads what pipeline "
-                f"{self._landed.pipeline!r} has landed. Complete or restore it with `kafka-s3 recover` or `kafka-s3 "
-                f"restore` and a connection to Kafka, or by a run without source"
+                f"{self._landed.pipeline!r} has landed. Complete it with `kafka-s3 recover`, or restore it with "
+                f"`kafka-s3 verify --restore`, and a connection to Kafka"
             )
         return _PlannedSource(self._store, plan, self._options)
 
@@ -386,11 +386,11 @@ class SourceByLog(SourceOfLog):
     @functools.cached_property
     def _current(self) -> Source:
         stored = self._log.read_marker()
-        batch = 0 if stored is None else stored[0].last_resolved
-        while batch > 0 and (plan := self._log.read_plan(batch)) is not None:
-            if plan.layout is not None:
+        newest = 0 if stored is None else stored[0].last_resolved + 1
+        for batch in range(newest, 0, -1):
+            plan = self._log.read_plan(batch)
+            if plan is not None and plan.layout is not None:  # a reset has none
                 return self._kafka if plan.source is UNSET else LandedSource(self._log.store, plan.source.landed)
-            batch -= 1  # a reset
         return self._kafka
 
     @override

@@ -319,7 +319,7 @@ class Snapshot:
         On Spark Connect a frame is analysed again by each action. With these options all of them read the same records.
         """
         return {
-            "bucket": self.log.store.url("").removeprefix("s3://").rstrip("/"),
+            "bucket": self.log.bucket,
             **msgspec.structs.asdict(self.log.address),
             "at": str(self.batch),
             "since": str(self.since),

@@ -20,11 +20,14 @@ from unittest import mock
 
 import msgspec
 
+from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.config import DeviantArtNaming, JsonLines, Layout, default_partitioner
+from airflow_provider_kafka_s3.documents.addresses import TopicAddress
 from airflow_provider_kafka_s3.exceptions import KafkaS3Error, TopicNotFoundError
 from airflow_provider_kafka_s3.inspect.topics import owned_topics
 from airflow_provider_kafka_s3.layout import keys
-from airflow_provider_kafka_s3.pipeline import TopicPipeline
+from airflow_provider_kafka_s3.pipeline import TopicPipeline, open_topic
+from airflow_provider_kafka_s3.reading.landed_source import SourceByLog
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
@@ -139,14 +142,8 @@ class SimulatedPipeline:
 
     def topic_pipeline(self, pipeline: str, topic: str, *, topics_dir: str = "topics") -> TopicPipeline:
         """One topic of a pipeline, for its status, or for the operations of the command line ``kafka-s3``."""
-        return TopicPipeline(
-            self._open_bucket(),
-            self.kafka,
-            topics_dir=topics_dir,
-            pipeline=pipeline,
-            topic=topic,
-            registry=self.registry,
-        )
+        store, address = self._open_bucket(), TopicAddress(topics_dir=topics_dir, pipeline=pipeline, topic=topic)
+        return open_topic(store, address, SourceByLog(self.kafka, TopicLog(store, address)), registry=self.registry)
 
     def check(self, *, topics_dir: str = "topics", decoder: RecordDecoder = decode_lines) -> dict[str, BucketSummary]:
         """Compare every landed topic with Kafka, record by record: landed once, nothing lost, nothing left open.

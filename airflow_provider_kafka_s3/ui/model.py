@@ -17,6 +17,7 @@ from airflow_provider_kafka_s3.documents.log_index import IndexedBatch
 from airflow_provider_kafka_s3.documents.planner import PlannerTask
 from airflow_provider_kafka_s3.documents.topic_summary import Activity, TopicSummary
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error, message_of
+from airflow_provider_kafka_s3.inspect.compaction import MANY_OBJECTS, compaction_task
 from airflow_provider_kafka_s3.inspect.status import BatchStatus, TopicStatus, resolved_status
 from airflow_provider_kafka_s3.messages import count
 from airflow_provider_kafka_s3.parallel import in_threads
@@ -173,6 +174,7 @@ class TopicView:
         layout: of the newest batch, as its plan has it.
         layout_since: number of the first batch since which it holds.
         layout_changes: settings in which the layout before it differs; empty: there is none.
+        compaction: the task that makes few large objects of many small ones; empty: there are few, or there is none.
     """
 
     row: TopicRow
@@ -185,6 +187,7 @@ class TopicView:
     layout: Mapping[str, Any] = field(default_factory=dict)
     layout_since: int = 0
     layout_changes: tuple[str, ...] = ()
+    compaction: str = ""
 
 
 @dataclass(frozen=True)
@@ -267,6 +270,9 @@ def topic_view(number: int, place: Place, pipeline: str, topic: str, now: dt.dat
     last = in_threads(lambda batch: _listed(log, batch), status.last, threads=_LAST)
     batches = [*indexed_batches(log, status.marker)]
     period = last_layout_period(log, batches)
+    compaction: str | None = None
+    if period is not None and look.row.small and activity.small_objects >= MANY_OBJECTS:
+        compaction = compaction_task(log.bucket, address, period.layout)
     with_letters = (batch.batch for batch in reversed(batches) if batch.dead_letters)
     return TopicView(
         row=look.row,
@@ -279,6 +285,7 @@ def topic_view(number: int, place: Place, pipeline: str, topic: str, now: dt.dat
         layout={} if period is None else builtins(period.layout),
         layout_since=0 if period is None else period.first,
         layout_changes=() if period is None else period.changes,
+        compaction=compaction or "",
     )
 
 

@@ -53,7 +53,7 @@ def dead_letters_table(snapshot: Snapshot) -> LandedTable:
         ending="_dead_letters",
         pipeline=log.pipeline,
         batch=snapshot.batch,
-        bucket=log.store.url("").removeprefix("s3://").rstrip("/"),
+        bucket=log.bucket,
         prefix=keys.dead_letters_prefix(layout, log.topic),
         layout=Layout(topics_dir=layout.topics_dir, format=JsonLines(), naming=naming),
         shape="columns",

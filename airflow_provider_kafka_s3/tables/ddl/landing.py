@@ -73,7 +73,7 @@ def landed_table(snapshot: Snapshot) -> LandedTable:
         topic=topic,
         pipeline=snapshot.log.pipeline,
         batch=snapshot.batch,
-        bucket=snapshot.log.store.url("").removeprefix("s3://").rstrip("/"),
+        bucket=snapshot.log.bucket,
         prefix=prefix,
         layout=layout,
         parts=parts,

@@ -195,7 +195,7 @@ class TopicTable:
     @property
     def name(self) -> str:
         """The property of the table with the last batch that is in."""
-        return property_of(self.log.store.url("").removeprefix("s3://").rstrip("/"), self.log.address)
+        return property_of(self.log.bucket, self.log.address)
 
     def add(self) -> Added:
         """Add the complete batches that the table lacks, each once; the table is created with the first objects.

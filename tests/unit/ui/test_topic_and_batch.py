@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 import json
 import time
 import urllib.parse
@@ -12,9 +13,24 @@ from typing import Any, Final
 import pytest
 from msgspec.structs import replace
 
+import airflow_provider_kafka_s3
 from airflow_provider_kafka_s3.airflow.ui.task_paths import task_path_2, task_path_3
 from airflow_provider_kafka_s3.batch.request import RunRequest
-from airflow_provider_kafka_s3.config import ByField, Daily, Format, JsonConverter, JsonLines, Layout, RawBytes
+from airflow_provider_kafka_s3.config import (
+    ByField,
+    ByPartition,
+    Daily,
+    Envelope,
+    Format,
+    Hourly,
+    JsonConverter,
+    JsonLines,
+    Landed,
+    Layout,
+    Parquet,
+    RawBytes,
+    Rotation,
+)
 from airflow_provider_kafka_s3.documents.planner import PlannerTask
 from airflow_provider_kafka_s3.storage.browser import browser_url
 from airflow_provider_kafka_s3.storage.clients import S3Settings
@@ -259,3 +275,36 @@ def test_a_batch_of_many_objects_shows_the_first(lake: Lake) -> None:
 def test_durations_have_one_unit(seconds: float | None, expected: str) -> None:
     """The largest one that they reach."""
     assert duration(seconds) == expected
+
+
+HOURLY: Final = Layout(topics_dir="topics", format=JsonLines(compression="gzip"), partitioner=Hourly())
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        HOURLY,
+        replace(HOURLY, content=Envelope(), errors="dead_letter"),
+        replace(HOURLY, format=Parquet(), value_converter=JsonConverter(schema='"long"')),
+        replace(HOURLY, partitioner=ByPartition()),
+    ],
+)
+def test_many_small_objects_have_a_task_that_makes_few_large_ones(lake: Lake, layout: Layout) -> None:
+    """The text is Python, and makes an operator that reads the pipeline; few small objects have none."""
+    land(lake, "first", b"1", layout=layout)
+    assert topic(lake)["compaction"] == ""
+    land(lake, "many", *(b"%d" % n for n in range(100)), layout=replace(layout, rotation=Rotation(max_bytes=1)))
+    text = topic(lake)["compaction"]
+    if isinstance(layout.partitioner, Hourly):
+        assert "Daily(" in text
+    names = {name: getattr(airflow_provider_kafka_s3, name) for name in airflow_provider_kafka_s3.__all__}
+    operator = eval(text, names)
+    assert operator.source == Landed(pipeline="shop", topics_dir="topics")
+    assert text in html.unescape(lake.get(ORDERS).body)
+
+
+def test_values_that_are_not_read_again_have_no_task(lake: Lake) -> None:
+    """An envelope of decoded values; the page has no section about it."""
+    layout = replace(HOURLY, content=Envelope(), value_converter=JsonConverter(schema='"long"'))
+    land(lake, "many", *(b"%d" % n for n in range(101)), layout=replace(layout, rotation=Rotation(max_bytes=1)))
+    assert topic(lake)["compaction"] == ""

@@ -1,0 +1,204 @@
+"""A pipeline over another one: a fault at any request, races, and sources that change."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+import threading
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from airflow_provider_kafka_s3.batch import execute
+from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
+from airflow_provider_kafka_s3.config import Daily, Hourly, JsonLines, Landed, Layout, Limits
+from airflow_provider_kafka_s3.documents.offsets import Offsets
+from airflow_provider_kafka_s3.exceptions import (
+    KafkaS3Error,
+    MissingObjectError,
+    TerminalError,
+    TopicRecreatedError,
+    TransientError,
+)
+from airflow_provider_kafka_s3.pipeline import TopicPipeline
+from airflow_provider_kafka_s3.reading import landed_source, snapshot
+from airflow_provider_kafka_s3.reading.landed_source import LandedSource
+from airflow_provider_kafka_s3.retry import Retrier
+from airflow_provider_kafka_s3.storage.durable import DurableStore
+from airflow_provider_kafka_s3.storage.port import ObjectStore
+from airflow_provider_kafka_s3.testing.invariants import check_bucket
+from airflow_provider_kafka_s3.testing.stores import Fault, FaultyStore, Request, SimulatedCrash
+from tests.protocol.engine import in_turn
+from tests.unit.batch.simulated_topic import Topic
+
+FAULTS = [
+    Fault.CRASH_BEFORE,
+    Fault.CRASH_AFTER,
+    Fault.LOST_RESPONSE,
+    Fault.LATE,
+    Fault.TIMEOUT,
+    Fault.THROTTLED_AFTER_APPLY,
+]
+HOUR = 3_600_000
+RAW = Layout(topics_dir="lake", format=JsonLines(), partitioner=Hourly())
+DAILY = Layout(topics_dir="compacted", format=JsonLines(), partitioner=Daily())
+
+
+def raw(batches: int = 3) -> Topic:
+    """A topic of two partitions that is landed batch by batch; its records have numbers."""
+    topic = Topic(RAW, 2)
+    for batch in range(batches):
+        land_raw(topic, batch)
+    return topic
+
+
+def land_raw(topic: Topic, batch: int) -> None:
+    """Land the next four records of the topic, an hour apart."""
+    for n in range(batch * 4, batch * 4 + 4):
+        topic.append(b'{"n":%d}' % n, partition=n % 2, timestamp=n * HOUR)
+    topic.land(f"raw {batch}")
+
+
+def process(topic: Topic, store: ObjectStore | None = None) -> TopicPipeline:
+    """A process of the pipeline that reads the landed topic."""
+    durable = DurableStore(store or topic.bucket, Retrier(sleep=lambda _: None))
+    return TopicPipeline(
+        durable,
+        LandedSource(durable, Landed(pipeline="orders-to-lake", topics_dir="lake")),
+        topics_dir="compacted",
+        pipeline="by-day",
+        topic="orders",
+        sleep=lambda _: None,
+    )
+
+
+def request(run: str, **settings: Any) -> RunRequest:
+    """An incremental run."""
+    return RunRequest(
+        **{"run": run, "offsets": "incremental", "layout": DAILY, "starting": "earliest", "adopt_wait": 0.0, **settings}
+    )
+
+
+def land(topic: Topic, run: str, store: ObjectStore | None = None, **settings: Any) -> TopicResult:
+    """Run to the end."""
+    return process(topic, store).land(request(run, **settings))
+
+
+def landed(topic: Topic) -> list[int]:
+    """The numbers of all rows of the second pipeline, after its invariants are checked."""
+    check_bucket(topic.bucket, topics_dir="compacted", pipeline="by-day", topic="orders")
+    bodies = [topic.bucket.get(info.key) for info in topic.bucket.list("compacted/orders/")]
+    return sorted(json.loads(line)["n"] for stored in bodies if stored for line in stored.body.splitlines())
+
+
+@pytest.fixture
+def _in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests in an order that is the same each time."""
+    for module in (execute, landed_source, snapshot):
+        monkeypatch.setattr(module, "in_threads", in_turn)
+
+
+@pytest.mark.usefixtures("_in_turn")
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name.lower())
+def test_after_a_fault_at_any_request_the_next_run_lands_every_record_once(fault: Fault) -> None:
+    """Also at requests to the log and the objects of the source: nothing is lost, twice or stray."""
+    number, limits, source = 0, Limits(records_per_slice=4), raw(2)
+    while True:
+        number += 1
+        topic = copy.copy(source)
+        topic.bucket = source.bucket.copy()
+
+        def choose(sent: Request, number: int = number) -> Fault | None:
+            return fault if sent.number == number else None
+
+        store = FaultyStore(topic.bucket, choose=choose)
+        with contextlib.suppress(SimulatedCrash, TerminalError, TransientError):
+            land(topic, "first", store, limits=limits)
+        land(topic, "other" if number % 2 else "first", limits=limits)
+        store.apply_late()
+        land(topic, "rest", offsets="recover")
+        assert landed(topic) == [*range(8)]
+        assert land(topic, "nothing new").status == "empty"
+        if len(store.requests) < number:
+            break
+    assert number > 40
+
+
+def test_processes_that_race_land_every_record_once() -> None:
+    """While the source lands more: four at a time, and each a few times."""
+    topic, failed = raw(), list[BaseException]()
+
+    def race(number: int) -> None:
+        for attempt in range(4):
+            try:
+                land(topic, f"run {number} {attempt}", limits=Limits(records_per_batch=4))
+            except KafkaS3Error as e:
+                failed.append(e)
+
+    threads = [threading.Thread(target=race, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for batch in range(3, 8):
+        land_raw(topic, batch)
+    for thread in threads:
+        thread.join()
+    land(topic, "rest")
+    land(topic, "recovery", offsets="recover")
+    assert [e for e in failed if not isinstance(e, TransientError)] == []
+    assert landed(topic) == [*range(32)]
+
+
+def test_a_gap_of_the_source_is_landed_when_it_is_filled() -> None:
+    """Below what is landed: a batch that was abandoned, and landed later by `recover`."""
+    topic = raw(1)
+    plan = topic.pipeline.run(topic.request("open"))
+    for n in range(4, 8):
+        topic.append(b'{"n":%d}' % n, partition=n % 2, timestamp=n * HOUR)
+    plan = topic.pipeline.run(topic.request("open")).advance()
+    topic.pipeline.abandon(2, release="debt", reason="stuck", operator="me")
+    for n in range(8, 12):
+        topic.append(b'{"n":%d}' % n, partition=n % 2, timestamp=n * HOUR)
+    claimed = Offsets({p: [(4, 6)] for p in range(2)})
+    window = dict.fromkeys(claimed, (4, 6))
+    topic.pipeline.land(
+        RunRequest(run="behind", offsets="data_interval", layout=RAW, starting="earliest", window=window)
+    )
+    assert plan is not None
+    land(topic, "1")
+    before = landed(topic)
+    topic.pipeline.recover(operator="me")
+    land(topic, "2")
+    assert landed(topic) == [*range(12)]
+    assert len(before) < 12
+
+
+def test_what_the_source_accepts_as_lost_is_left_out_and_what_is_gone_is_an_error() -> None:
+    """An object that is gone stops the run, and names the command that writes it again; a loss does not."""
+    topic = raw()
+    key = next(info.key for info in topic.bucket.list("lake/orders/"))
+    number = json.loads((topic.bucket.get(key) or pytest.fail(key)).body)["n"]
+    topic.bucket.delete(key)
+    with pytest.raises(MissingObjectError, match=r"kafka-s3 verify .*--restore"):
+        land(topic, "1")
+    topic.kafka.delete_records("orders", 0, 100)
+    topic.kafka.delete_records("orders", 1, 100)
+    assert topic.pipeline.accept_deleted(1, reason="deleted", operator="me") == (key,)
+    land(topic, "1")
+    assert landed(topic) == [n for n in range(12) if n != number]
+
+
+def test_a_source_whose_topic_was_created_again_is_not_read_as_the_same() -> None:
+    """Nothing is landed until the pipeline is reset, too; then the new topic is landed from its beginning."""
+    topic = raw()
+    land(topic, "1")
+    topic.kafka.create_topic("orders", 2)
+    topic.pipeline.reset(operator="me")
+    topic.append(b'{"n":100}', timestamp=HOUR)
+    topic.land("new")
+    with pytest.raises(TopicRecreatedError):
+        land(topic, "2")
+    process(topic).reset(operator="me")
+    land(topic, "3")
+    assert Counter(landed(topic)) == Counter([*range(12), 100])
