@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 import pyarrow as pa
@@ -37,11 +39,11 @@ from airflow_provider_kafka_s3.batch.source import (
 from airflow_provider_kafka_s3.config import Envelope, Landed, LandedConverter, Layout
 from airflow_provider_kafka_s3.documents.addresses import TopicAddress
 from airflow_provider_kafka_s3.documents.log_index import IndexedBatch
-from airflow_provider_kafka_s3.documents.manifest import ObjectEntry
+from airflow_provider_kafka_s3.documents.manifest import Manifest, ObjectEntry
 from airflow_provider_kafka_s3.documents.marker import Marker
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.documents.plan import LandedRange, Plan, Slice
-from airflow_provider_kafka_s3.exceptions import ConfigurationError, TopicNotFoundError
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, DataLossError, TopicNotFoundError
 from airflow_provider_kafka_s3.messages import count
 from airflow_provider_kafka_s3.overriding import override
 from airflow_provider_kafka_s3.parallel import in_threads
@@ -66,6 +68,13 @@ _OPEN_BYTES: Final = 32 * 1024 * 1024
 """Bytes of a request of each object that is open at the same time, all together."""
 _LEAST: Final = 64 * 1024
 """Bytes of a request at least."""
+
+_AHEAD: Final = 8
+"""Small objects that are read before they are needed."""
+_SMALL: Final = 1024 * 1024
+"""Bytes of a small object at most."""
+_KEPT: Final = 100_000
+"""Objects of batches whose manifests are kept for the slices that share objects, at most."""
 
 _DIVISIBLE: Final = pa.field(DIVISIBLE, pa.bool_(), nullable=False)
 
@@ -93,7 +102,7 @@ class _Piece:
         is_exact: whether the offset of each record is known, and its timestamp, or that it has none.
     """
 
-    objects: CommittedObjects
+    objects: _ObjectsAhead
     entry: ObjectEntry
     first: int
     records: int
@@ -105,6 +114,21 @@ class _Piece:
     def place(self) -> tuple[int, str]:
         """Where it is among others: no two have the same."""
         return self.low, self.entry.key
+
+
+@dataclass(frozen=True)
+class _Latest:
+    """The state of a topic.
+
+    Attributes:
+        etag: of its marker.
+        marker: as it was read.
+        snapshot: of the batches up to the first one that is not complete.
+    """
+
+    etag: str
+    marker: Marker
+    snapshot: Snapshot
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,6 +162,7 @@ class LandedSource(PipelineSource):
         self._store = store
         self._landed = landed
         self._options = tuple(connection_options)
+        self._states: dict[str, _Latest] = {}
 
     @property
     @override
@@ -148,7 +173,7 @@ class LandedSource(PipelineSource):
 
     @override
     def describe(self, topic: str) -> TopicView:
-        marker = self._marker(topic)
+        marker, _ = self._marker(topic)
         partitions = tuple(sorted({*marker.start, *marker.covered}))
         return _Topic(marker.topic_id or None, marker.cluster_id or None, partitions)
 
@@ -173,7 +198,7 @@ class LandedSource(PipelineSource):
     @override
     def at_timestamp(self, topic: str, partitions: Sequence[int], timestamp_ms: int) -> dict[int, TimedOffset | None]:
         """The lowest offset of the batches that have records of this time or later, and the lowest time of these."""
-        snapshot = self._snapshot(topic)
+        latest = self._latest(topic)
         first: dict[int, tuple[int, int]] = {}
 
         def look(batches: Iterable[IndexedBatch]) -> None:
@@ -181,7 +206,7 @@ class LandedSource(PipelineSource):
             for batch in batches:
                 if batch.status != "commit" or not batch.has_times or batch.max_timestamp < timestamp_ms:
                     continue
-                if batch.generation != snapshot.generation:
+                if batch.generation != latest.marker.generation:
                     continue
                 time = max(batch.min_timestamp, timestamp_ms)
                 for low_partition, high_partition, low, _ in batch.boxes:
@@ -189,19 +214,19 @@ class LandedSource(PipelineSource):
                         known = first.get(p, (low, time))
                         first[p] = min(known[0], low), min(known[1], time)
 
-        snapshot.read_index(look)
+        latest.snapshot.read_index(look)
         return {p: TimedOffset(*first[p]) if p in first else None for p in partitions}
 
     @override
     def readable(self, topic: str) -> Offsets:
-        snapshot = self._snapshot(topic)
-        return snapshot.coverage.claimed(snapshot.generation)
+        latest = self._latest(topic)
+        return latest.snapshot.coverage.claimed(latest.marker.generation)
 
     @override
     def ranges(self, topic: str, offsets: Offsets, layout: Layout) -> Sequence[LandedRange]:
-        snapshot = self._snapshot(topic)
-        ranges: list[LandedRange] = []
-        numbers = snapshot.select_batches(wanted=offsets, generation=snapshot.generation)
+        latest = self._latest(topic)
+        snapshot, ranges = latest.snapshot, list[LandedRange]()
+        numbers = snapshot.select_batches(wanted=offsets, generation=latest.marker.generation)
         for plan, decision, lost in snapshot.documents(numbers):
             objects = CommittedObjects(snapshot.log, plan, decision)
             of_batch = [(s.partition, s.start, s.end) for s in plan.slices]
@@ -230,9 +255,9 @@ class LandedSource(PipelineSource):
         self, topic: str, partition: int, start: int, end: int, isolation: Isolation, *, whole: bool = False
     ) -> Iterator[pa.RecordBatch]:
         wanted = Offsets({partition: [(start, end)]})
-        snapshot = self._snapshot(topic)
-        numbers = snapshot.select_batches(wanted=wanted, generation=snapshot.generation)
-        return self._read(snapshot.log, numbers, partition, (start, end), _Wanted(whole=whole))
+        latest = self._latest(topic)
+        numbers = latest.snapshot.select_batches(wanted=wanted, generation=latest.marker.generation)
+        return self._read(latest.snapshot.log, numbers, partition, (start, end), _Wanted(whole=whole))
 
     def _read(
         self,
@@ -251,61 +276,49 @@ class LandedSource(PipelineSource):
             span: first and end of the offsets, which divide no object.
             wanted: what batches have.
         """
-        pieces = sorted(
-            (
-                piece
-                for some in in_threads(
-                    lambda n: self._pieces(topic_log, n, partition, span, wanted), numbers, threads=_READERS
-                )
-                for piece in some
-            ),
-            key=lambda piece: piece.place,
+        of_batches = in_threads(
+            lambda n: self._pieces(topic_log, n, partition, span, wanted), numbers, threads=_READERS
         )
-        for chain in _chains(pieces):
-            request = min(max(_OPEN_BYTES // len(chain), _LEAST), REQUEST)
-            read = functools.partial(_batches, wanted=wanted, request=request)
-            exact = _Cut(in_order((piece.low, read(piece)) for piece in chain if piece.is_exact))
-            for piece in chain:
-                if not piece.is_exact:
-                    yield from exact.below(piece.low)
-                    yield from read(piece)
-            yield from exact.below(None)
+        pieces = sorted(itertools.chain.from_iterable(of_batches), key=lambda piece: piece.place)
+        with _ReadAhead(pieces) as ahead:
+            for chain in _chains(pieces):
+                request = min(max(_OPEN_BYTES // len(chain), _LEAST), REQUEST)
+                read = functools.partial(_batches, wanted=wanted, request=request, ahead=ahead)
+                exact = _Cut(in_order((piece.low, read(piece)) for piece in chain if piece.is_exact))
+                for piece in chain:
+                    if not piece.is_exact:
+                        yield from exact.below(piece.low)
+                        yield from read(piece)
+                yield from exact.below(None)
 
     def _pieces(
         self, topic_log: TopicLog, number: int, partition: int, span: tuple[int, int], wanted: _Wanted
     ) -> list[_Piece]:
-        plan, decision = topic_log.require_plan(number)[0], topic_log.require_decision(number)[0]
-        objects, lost = CommittedObjects(topic_log, plan, decision), topic_log.amended_keys(number)[0]
-        topic_log.forget(number)
+        objects = self._objects_of(topic_log, number)
         pieces = []
         for entry in objects.of_records():
             first = 0
             for part in entry.by_slice:
-                if plan.slices[part.id].partition == partition and span[0] <= part.min_offset < span[1]:
-                    if entry.key in lost:
-                        log.warning(
-                            "topic %s: %s of batch %d of pipeline %s were accepted as lost, and are left out: %s",
-                            plan.topic,
-                            count(part.records, "record"),
-                            number,
-                            topic_log.pipeline,
-                            objects.url(entry),
-                        )
-                    else:
-                        keeps_times = isinstance(objects.layout.content, Envelope) or objects.is_dead_letters(entry)
-                        is_timed = keeps_times or not (wanted.has_times and entry.has_times)
-                        is_exact = is_timed and keeps_all_offsets(objects, entry)
-                        pieces.append(
-                            _Piece(objects, entry, first, part.records, part.min_offset, part.max_offset, is_exact)
-                        )
+                if objects.plan.slices[part.id].partition == partition and span[0] <= part.min_offset < span[1]:
+                    keeps_times = isinstance(objects.layout.content, Envelope) or objects.is_dead_letters(entry)
+                    is_timed = keeps_times or not (wanted.has_times and entry.has_times)
+                    is_exact = is_timed and keeps_all_offsets(objects, entry)
+                    pieces.append(
+                        _Piece(objects, entry, first, part.records, part.min_offset, part.max_offset, is_exact)
+                    )
                 first += part.records
         return pieces
+
+    def _objects_of(self, topic_log: TopicLog, batch: int) -> _ObjectsAhead:
+        plan, decision = topic_log.require_plan(batch)[0], topic_log.require_decision(batch)[0]
+        topic_log.forget(batch)
+        return _ObjectsAhead(topic_log, plan, decision)
 
     def _log(self, topic: str) -> TopicLog:
         address = TopicAddress(topics_dir=self._landed.topics_dir, pipeline=self._landed.pipeline, topic=topic)
         return TopicLog(self._store, address, self._options)
 
-    def _marker(self, topic: str) -> Marker:
+    def _marker(self, topic: str) -> tuple[Marker, str]:
         stored = (topic_log := self._log(topic)).read_marker()
         if stored is None:
             raise TopicNotFoundError(
@@ -313,10 +326,15 @@ class LandedSource(PipelineSource):
                 f"{topic!r}, so there is nothing to read. Let it land the topic first, or correct source: "
                 f"{topic_log.marker_url()}"
             )
-        return stored[0]
+        return stored
 
-    def _snapshot(self, topic: str) -> Snapshot:
-        return Snapshot(self._log(topic))
+    def _latest(self, topic: str) -> _Latest:
+        """The state of a topic; what it has read of the log is kept until the log has another batch."""
+        marker, etag = self._marker(topic)
+        latest = self._states.get(topic)
+        if latest is None or latest.etag != etag:
+            latest = self._states[topic] = _Latest(etag, marker, Snapshot(self._log(topic)))
+        return latest
 
 
 def records_of_plan(store: DurableStore, plan: Plan) -> Callable[[Slice], Iterator[pa.RecordBatch]]:
@@ -339,6 +357,8 @@ class _PlannedSource(LandedSource):
         super().__init__(store, plan.source.landed, connection_options=connection_options)
         self._batches = plan.source.batches
         self._plan = plan
+        # Slices that share objects have mostly the same batches.
+        self._known: dict[int, _ObjectsAhead] = {}
 
     @override
     def read(
@@ -351,6 +371,15 @@ class _PlannedSource(LandedSource):
         is_typed = isinstance(plan.layout.value_converter, LandedConverter)
         wanted = _Wanted(whole=whole, has_times=not divides(plan.layout), is_typed=is_typed)
         return self._read(self._log(topic), numbers, partition, (start, end), wanted)
+
+    @override
+    def _objects_of(self, topic_log: TopicLog, batch: int) -> _ObjectsAhead:
+        if (known := self._known.get(batch)) is not None:
+            return known
+        objects = super()._objects_of(topic_log, batch)
+        if len(self._plan.groups) and sum(map(len, self._known.values())) + len(objects) <= _KEPT:
+            self._known[batch] = objects
+        return objects
 
 
 def _chains(pieces: Sequence[_Piece]) -> Iterator[list[_Piece]]:
@@ -428,6 +457,51 @@ class SourceByLog(SourceOfLog):
         return self._current.read(topic, partition, start, end, isolation, whole=whole)
 
 
+class _ObjectsAhead(CommittedObjects):
+    """Objects whose bytes may have been read before they are needed."""
+
+    def __init__(self, log: TopicLog, plan: Plan, decision: Manifest) -> None:
+        super().__init__(log, plan, decision)
+        self._number = len(decision.objects)
+        self.ahead: dict[str, Future[bytes]] = {}
+
+    def __len__(self) -> int:
+        return self._number
+
+    @override
+    def get(self, entry: ObjectEntry, start: int | None = None, end: int | None = None) -> bytes:
+        future = self.ahead.pop(entry.key, None)
+        return super().get(entry, start, end) if future is None else future.result()[start:end]
+
+
+class _ReadAhead:
+    """Reads small objects in other threads, a few before they are needed: a store takes longer than they do.
+
+    Args:
+        pieces: in the order in which they are read, about.
+    """
+
+    def __init__(self, pieces: Iterable[_Piece]) -> None:
+        self._left = iter(pieces)
+        self._open: set[tuple[int, str]] = set()
+        self._pool = ThreadPoolExecutor(_AHEAD, thread_name_prefix="read-ahead")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+    def begin(self, piece: _Piece) -> None:
+        """Read the next ones, of which this one is needed now."""
+        self._open.discard((piece.objects.plan.batch, piece.entry.key))
+        while len(self._open) < _AHEAD and (following := next(self._left, None)) is not None:
+            objects, entry = following.objects, following.entry
+            if entry.size <= _SMALL and following is not piece:
+                self._open.add((objects.plan.batch, entry.key))
+                objects.ahead[entry.key] = self._pool.submit(CommittedObjects.get, objects, entry, 0, entry.size)
+
+
 class _Cut:
     """Batches in the order of offsets, which can be cut at any offset."""
 
@@ -448,14 +522,35 @@ class _Cut:
                 return
 
 
-def _batches(piece: _Piece, *, wanted: _Wanted, request: int) -> Iterator[pa.RecordBatch]:
-    """The records of a piece, some at a time.
+def _batches(piece: _Piece, *, wanted: _Wanted, request: int, ahead: _ReadAhead) -> Iterator[pa.RecordBatch]:
+    """The records of a piece, some at a time; none if they were accepted as lost.
 
     Args:
         piece: the records.
         wanted: what batches have.
         request: bytes of a request.
+        ahead: reads those behind it.
     """
+    ahead.begin(piece)
+    objects, began = piece.objects, False
+    try:
+        for batch in _present(piece, wanted, request):
+            began = True
+            yield batch
+    except DataLossError:
+        if began or piece.entry.key not in objects.log.amended_keys(objects.plan.batch)[0]:
+            raise
+        log.warning(
+            "topic %s: %s of batch %d of pipeline %s were accepted as lost, and are left out: %s",
+            objects.plan.topic,
+            count(piece.records, "record"),
+            objects.plan.batch,
+            objects.log.pipeline,
+            objects.url(piece.entry),
+        )
+
+
+def _present(piece: _Piece, wanted: _Wanted, request: int) -> Iterator[pa.RecordBatch]:
     is_dead = piece.objects.is_dead_letters(piece.entry)
     rows = _typed_rows(piece) if wanted.is_typed and not is_dead else _rows(piece, wanted, request)
     position = done = 0

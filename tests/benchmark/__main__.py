@@ -23,6 +23,10 @@ from dev.kafka_broker import KafkaBroker
 from tests.benchmark.data import avro_messages, load, messages
 from tests.benchmark.formats import formats, ratios
 from tests.benchmark.formats import table as formats_table
+from tests.benchmark.landed import GOALS as LANDED_GOALS
+from tests.benchmark.landed import compactions
+from tests.benchmark.landed import ratios as ratios_of_compactions
+from tests.benchmark.landed import table as landed_table
 from tests.benchmark.large_records import GOAL as LARGE_GOAL
 from tests.benchmark.large_records import growth, large_records
 from tests.benchmark.large_records import table as large_table
@@ -82,6 +86,7 @@ def main() -> int:
         "small",
         "stages",
         "tables",
+        "landed",
     )
     parser.add_argument("--only", choices=parts, help="default: all but shapes and stages")
     parser.add_argument("--json", type=Path, default=ROOT / ".build" / "benchmark.json", help="where the figures go")
@@ -113,16 +118,15 @@ def main() -> int:
             _add_large_records(summary, server.endpoint)
         if options.only in (None, "replay"):
             _add_replays(summary, server.endpoint, broker, options.rounds)
-        if options.only in (None, "records", "slow-store", "small", "stages"):
+        if options.only in (None, "landed", "records", "slow-store", "small", "stages"):
             print(f"Producing {options.records:,} records …", flush=True)
             load(broker, "benchmark", messages(options.records, PARTITIONS), PARTITIONS)
         if options.only in (None, "slow-store"):
             print("Stores that take longer …", flush=True)
             summary["slow_store"] = slow_stores(config, _drive)
-        if options.only == "stages":
-            summary["stages"] = stages(config)
-        if options.only == "shapes":
-            summary["shapes"] = shapes(config, _drive, broker)
+        if options.only in (None, "landed"):
+            _add_compactions(summary, config)
+        _add_if_named(summary, config, broker, options.only)
         if options.only in (None, "records"):
             # Columns cost more time for each record, so fewer records measure as well.
             half = {**config, "records": options.records // 2}
@@ -201,6 +205,24 @@ def _add_replays(summary: dict[str, Any], endpoint: str, broker: KafkaBroker, ro
     summary["goals"] += [
         _goal(f"CPU of a replay from {name} / of a plain producer", ratio, "<=", REPLAY_GOAL)
         for name, ratio in ratios_of_replays(sent).items()
+    ]
+
+
+def _add_if_named(summary: dict[str, Any], config: dict[str, Any], broker: KafkaBroker, only: str | None) -> None:
+    """The parts that are measured only if they are named."""
+    if only == "stages":
+        summary["stages"] = stages(config)
+    if only == "shapes":
+        summary["shapes"] = shapes(config, _drive, broker)
+
+
+def _add_compactions(summary: dict[str, Any], config: dict[str, Any]) -> None:
+    print("Compactions …", flush=True)
+    summary["records_of_topic"] = config["records"]
+    summary["landed"] = found = compactions(config)
+    of_ours = ratios_of_compactions(found)
+    summary["goals"] += [
+        _goal(f"CPU of {way} / of a compaction", of_ours[way], ">=", bound) for way, bound in LANDED_GOALS.items()
     ]
 
 
@@ -315,6 +337,9 @@ def table(summary: dict[str, Any]) -> str:
         lines += ["", f"  stages of a task, {summary['cores']} cores:", *stages_table(summary["stages"]), ""]
     if "scale" in summary:
         lines += ["", f"  scale, {summary['cores']} cores, {summary['s3_server']}:", *scale_table(summary["scale"]), ""]
+    if "landed" in summary:
+        head = f"  {summary['records_of_topic']:,} records of many small objects as few large ones, by local[2]:"
+        lines += ["", head, *landed_table(summary["landed"]), ""]
     if "tables" in summary:
         head = f"  a commit of a batch to a table, {summary['cores']} cores:"
         lines += ["", head, *tables_table(summary["tables"]), ""]

@@ -21,8 +21,10 @@ from typing import TYPE_CHECKING, Any
 import pendulum
 import pytest
 
+from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.exceptions import RecordError
-from airflow_provider_kafka_s3.pipeline import TopicPipeline
+from airflow_provider_kafka_s3.pipeline import open_topic
+from airflow_provider_kafka_s3.reading.landed_source import SourceByLog
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.spark.spec import JobResult, JobSpec, PlanRef, TopicOutcome
 from airflow_provider_kafka_s3.storage.durable import DurableStore
@@ -101,7 +103,7 @@ class FakeSpark:
             kind, message = self.failing[ref.topic]
             return TopicOutcome(topic=ref.topic, status="error", kind=kind, message=message)
         store = DurableStore(self.store, Retrier(spec.retry))
-        pipeline = TopicPipeline(store, self.kafka, topics_dir=ref.topics_dir, pipeline=ref.pipeline, topic=ref.topic)
+        pipeline = open_topic(store, ref.address, SourceByLog(self.kafka, TopicLog(store, ref.address)))
         try:
             pipeline.execute(
                 pipeline.log.require_plan(ref.batch)[0], run=spec.run, max_dead_letters=spec.dead_letter_limit(ref)

@@ -118,6 +118,17 @@ def test_lineage_leads_from_topics_to_prefixes(topics: Bench, events: Events) ->
     assert CANARY not in json.dumps(event)
 
 
+def test_a_pipeline_over_another_one_has_its_prefix_as_input(topics: Bench, events: Events) -> None:
+    """And no topic of Kafka."""
+    topics.run(topics.task(topics="orders"))
+    source = {"pipeline": "orders-to-lake", "topics_dir": "topics"}
+    task = topics.task(topics="orders", pipeline="compacted", topics_dir="compacted", source=source)
+    topics.run(task, run_id="manual__2")
+    event = events.of(task)
+    assert named(event["inputs"]) == [("s3://lake", "topics/orders")]
+    assert named(event["outputs"]) == [("s3://lake", "compacted/orders")]
+
+
 def test_the_name_of_a_prefix_is_that_of_its_asset(topics: Bench, events: Events) -> None:
     """A consumer that has the asset as inlet is linked to the landing task."""
     from airflow.providers.common.compat.openlineage.utils.utils import translate_airflow_asset
