@@ -17,6 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 __all__ = [
+    "ARE_LINES",
+    "BOUNDS",
     "DIVISIBLE",
     "FAITHFUL_FROM",
     "NO_TIMESTAMP",
@@ -74,8 +76,15 @@ none."""
 
 DIVISIBLE: Final = "divisible"
 """Name of a column that batches of landed records have whose offsets or timestamps are unknown: whether an object may
-end behind the record. Up to the next such record the first offset is that of the first record, the last one that of the
-last record, and those between are unknown; so are the timestamps, whose bounds the first and the last record have."""
+end behind the record. The records of a batch are those of one object, and :data:`BOUNDS` has what is known of it."""
+
+BOUNDS: Final = b"kafka_s3.bounds"
+"""Name in the metadata of batches with :data:`DIVISIBLE`: the lowest and the highest offset of the records, and their
+lowest and highest timestamp, as a list of JSON. The column ``offset`` has the lowest one where they are unknown."""
+
+ARE_LINES: Final = b"kafka_s3.lines"
+"""Name in the metadata of batches of landed records whose values are JSON documents on one line each: they were checked
+when they were landed."""
 
 
 @dataclass(frozen=True)

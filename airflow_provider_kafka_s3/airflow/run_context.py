@@ -216,7 +216,9 @@ def _has_schemas(log: TopicLog) -> bool:
 def _connection_options(settings: RunSettings) -> tuple[str, ...]:
     """Options with which ``kafka-s3`` uses the connections of a task."""
     return (
-        *connections.connection_options(settings.kafka_conn_id, settings.aws_conn_id, settings.registry_conn_id),
+        *connections.connection_options(
+            settings.kafka_conn_id if settings.source is None else None, settings.aws_conn_id, settings.registry_conn_id
+        ),
         *stored_options(settings.upload),
     )
 

@@ -12,10 +12,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
+import msgspec
 import numpy as np
 from msgspec import UNSET
 
 from airflow_provider_kafka_s3.arrays import (
+    BOUNDS,
     DIVISIBLE,
     Int64Array,
     Scattered,
@@ -273,11 +275,18 @@ class _OpenPart:
     digest: RecordsDigest
     index: ObjectStats | None = None
 
-    def write(self, slice_: Slice, offsets: Int64Array, times: Int64Array, payload: Payload) -> None:
-        """Append records, with their offsets and timestamps."""
+    def write(
+        self,
+        slice_: Slice,
+        offsets: Int64Array,
+        times: Int64Array,
+        payload: Payload,
+        bounds: tuple[int, int] | None = None,
+    ) -> None:
+        """Append records, with their offsets and timestamps; see :meth:`ObjectStats.add`."""
         for stats in (self.stats, self.index):
             if stats is not None:
-                stats.add(slice_, offsets, times)
+                stats.add(slice_, offsets, times, bounds)
         if isinstance(self.writer, BlockGzipWriter):
             self._write(self.writer.write(payload, offsets))
         else:
@@ -296,6 +305,23 @@ class _OpenPart:
         for piece in pieces:
             if self.stats is not None:
                 self.stats.write(piece)
+
+
+@dataclass(frozen=True)
+class _Bounds:
+    """What is known of landed records whose offsets or timestamps are not: the lowest and the highest one."""
+
+    offsets: tuple[int, int]
+    times: Int64Array
+
+    @classmethod
+    def of(cls, batch: pa.RecordBatch) -> _Bounds | None:
+        """Those of a batch; None: all are known."""
+        stored = (batch.schema.metadata or {}).get(BOUNDS)
+        if stored is None:
+            return None
+        low, high, first, last = msgspec.json.decode(stored)
+        return cls((low, high), np.array([first, last], np.int64))
 
 
 class _Encoding:
@@ -387,6 +413,7 @@ class _Encoding:
         """Write records to their objects; returns those whose schemas or fields fit no object."""
         left_out: list[Rejected] = []
         timestamps = int64_values(prepared.records.column("timestamp"))
+        known = _Bounds.of(batch)
         records = RecordsOfBatch(prepared.records, whole=self._layout.whole_records)
         for event in split(self._splitter, prepared):
             if isinstance(event, LeaveOut):
@@ -402,12 +429,12 @@ class _Encoding:
                 self.folders |= folder_names(key)
                 self._open[key] = [*self._open_parts(event.object)]
             rows = event.rows
-            times = timestamps[rows if isinstance(rows, slice) else rows.indices]
+            times = known.times if known is not None else timestamps[rows if isinstance(rows, slice) else rows.indices]
             for open_part in self._open[key][:1]:
                 records.add_to(open_part.digest, rows)
             for open_part in self._open[key]:
                 payload = prepared.take(open_part.part, rows, event.object.schema)
-                open_part.write(slice_, event.offsets, times, payload)
+                open_part.write(slice_, event.offsets, times, payload, None if known is None else known.offsets)
         return left_out
 
     def _open_parts(self, data_object: DataObject) -> Iterator[_OpenPart]:

@@ -41,10 +41,17 @@ class ObjectStats:
         self._times: tuple[int, int] | None = None
         self._times_known = True
 
-    def add(self, slice_: Slice, offsets: Int64Array, times: Int64Array) -> None:
-        """Count records of a slice, by their offsets and timestamps."""
-        # Landed records need not be in the order of their offsets.
-        first, last, records = int(offsets.min()), int(offsets.max()), len(offsets)
+    def add(self, slice_: Slice, offsets: Int64Array, times: Int64Array, bounds: tuple[int, int] | None = None) -> None:
+        """Count records of a slice, by their offsets and timestamps.
+
+        Args:
+            slice_: of the records.
+            offsets: of each; the lowest one that it may have if they are unknown.
+            times: of each; or the lowest and the highest one, if they are unknown.
+            bounds: the lowest and the highest offset; None: those of the offsets.
+        """
+        first, last = bounds or (int(offsets[0]), int(offsets[-1]))
+        records = len(offsets)
         if self._hash is None:
             self._hash = ContentHash(self._topic_id, slice_.partition)
         elif self.parts[-1].id != slice_.id:

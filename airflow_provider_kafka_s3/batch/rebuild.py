@@ -19,6 +19,8 @@ from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.exceptions import (
     BatchLossError,
     DataLossError,
+    ForeignObjectError,
+    MissingObjectError,
     RecordError,
     TopicNotFoundError,
     TopicRecreatedError,
@@ -164,6 +166,12 @@ def rebuild(
                 gone = str(e)
                 blocks.append(block)
                 continue
+            except (MissingObjectError, ForeignObjectError) as e:
+                if plan.source is UNSET:
+                    raise
+                # The pipeline that was read can have its object again.
+                yield from ((entry, OtherInstallation(str(e))) for entry in block)
+                continue
             except (DataLossError, RecordError) as e:
                 if isinstance(e, DataLossError) and left is None:
                     with contextlib.suppress(DataLossError, TopicNotFoundError):
@@ -187,14 +195,21 @@ def spans(plan: Plan, entries: Iterable[ObjectEntry]) -> dict[Slice, tuple[int, 
     """The offsets ``[start, end)`` that have to be read of each slice for some objects, in the order of the plan.
 
     Whether a schema fits the open object of a record may make it a dead letter, so with ``schema_compatibility`` dead
-    letters follow from all records of their slice only. So do objects of records that another pipeline has landed,
-    whose offsets may be unknown.
+    letters follow from all records of their slice only. Objects of what another pipeline has landed follow from all
+    records of their group before them, since their offsets may be unknown.
     """
     bounds: dict[int, tuple[int, int]] = {}
+    if plan.source is not UNSET:
+        last: dict[int, int] = {}
+        for entry in entries:
+            first = plan.group_of(entry.slices[0])[0].id
+            last[first] = max(last.get(first, 0), entry.slices[-1])
+        needed = [s for first, end in last.items() for s in plan.group_of(first) if s.id <= end]
+        return {s: (s.start, s.end) for s in sorted(needed)}
     for entry in entries:
         for part in entry.by_slice:
             start, end = part.min_offset, part.max_offset + 1
-            if plan.source is not UNSET or _depends_on_slice(plan, entry):
+            if _depends_on_slice(plan, entry):
                 start, end = plan.slices[part.id].start, plan.slices[part.id].end
             low, high = bounds.get(part.id, (start, end))
             bounds[part.id] = min(low, start), max(high, end)

@@ -7,6 +7,7 @@ again afterwards. So one Spark job can serve many topics, and the simulation can
 from __future__ import annotations
 
 import collections
+import itertools
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -34,7 +35,7 @@ from airflow_provider_kafka_s3.batch.planning import (
 from airflow_provider_kafka_s3.batch.presence import require_objects
 from airflow_provider_kafka_s3.batch.request import BatchSummary, RunRequest, TopicResult
 from airflow_provider_kafka_s3.batch.roll_forward import finish_decided, finish_reset
-from airflow_provider_kafka_s3.batch.source import Isolation, PipelineSource, pipeline_source
+from airflow_provider_kafka_s3.batch.source import Isolation, PipelineSource, pipeline_source, source_of_plan
 from airflow_provider_kafka_s3.batch.view import View
 from airflow_provider_kafka_s3.batch.window_offsets import pipeline_start, window_of
 from airflow_provider_kafka_s3.documents.marker import Marker
@@ -52,6 +53,8 @@ from airflow_provider_kafka_s3.documents.plan import (
 from airflow_provider_kafka_s3.documents.planner import TaskHasEnded
 from airflow_provider_kafka_s3.documents.run import RunRecord
 from airflow_provider_kafka_s3.exceptions import (
+    ConfigurationError,
+    DataLossError,
     KafkaUnavailableError,
     LogTamperedError,
     RunSupersededError,
@@ -169,10 +172,11 @@ class TopicRun:
         ends = {p: end.offset for p, end in log_ends.items()}
         refuse_shorter_log(self.source, self.topic, view.marker, ends)
         refuse_replaced_log(self.source, self.log, view, log_ends)
-        self._held_back = held_back(self.source, self.topic, ends, self.request.isolation)
-        log_held_back(self.topic, self._held_back, view.marker.covered)
         window: OffsetWindow | None = None
         landed = pipeline_source(self.source)
+        if landed is None:
+            self._held_back = held_back(self.source, self.topic, ends, self.request.isolation)
+            log_held_back(self.topic, self._held_back, view.marker.covered)
         readable = None if landed is None else landed.readable(self.topic)
         if self.request.window is not None:
             window = window_of(
@@ -183,11 +187,11 @@ class TopicRun:
                 now_ms=int(self._now() * 1000),
                 on_future_timestamp=self.request.on_future_timestamp,
             )
-            target = self._whole(interval_target(view, window, readable))
+            target = self._whole(interval_target(view, window, readable), view, widened=True)
         elif self.request.offsets == "incremental":
             target = incremental_target(view, ends, readable)
             if self.request.limits.records_per_run is not None:
-                target = self._whole(fair_share(target, self.request.limits.records_per_run))
+                target = self._whole(fair_share(target, self.request.limits.records_per_run), view)
         else:
             target = recovery_target(view)
         if not target:
@@ -219,18 +223,42 @@ class TopicRun:
         self._pinned_from = view if stored == record else None
         return stored
 
-    def _whole(self, target: Offsets) -> Offsets:
-        """The offsets of a target that can be read as a whole, or the first ones that have to be."""
+    def _whole(self, target: Offsets, view: View, *, widened: bool = False) -> Offsets:
+        """The offsets of a target that can be read as a whole, see :meth:`_ranges`."""
         landed = pipeline_source(self.source)
         if landed is None or not target:
             return target
-        return Offsets.of((one.partition, one.start, one.end) for one in self._ranges(landed, target))
+        ranges = self._ranges(landed, target, view, widened=widened)
+        return Offsets.of((part.partition, part.start, part.end) for part in ranges)
 
-    def _ranges(self, source: PipelineSource, claim: Offsets) -> list[LandedRange]:
-        """The ranges that are inside of a claim, or the first one of those that are larger."""
+    def _ranges(
+        self, source: PipelineSource, claim: Offsets, view: View, *, widened: bool = False
+    ) -> list[LandedRange]:
+        """The ranges that are inside of a claim; of a partition that has none, its first range, which is larger.
+
+        Args:
+            source: the pipeline that is read.
+            claim: some offsets of the target.
+            view: of the log.
+            widened: take all ranges that have some of the offsets, as for a window.
+
+        Raises:
+            ConfigurationError: some offsets of a range are landed or claimed already.
+        """
         ranges = source.ranges(self.topic, claim, self.request.layout)
-        inside = [one for one in ranges if Offsets({one.partition: [(one.start, one.end)]}) <= claim]
-        return inside or [*ranges[:1]]
+        chosen: list[LandedRange] = []
+        for partition, of_partition in itertools.groupby(ranges, key=lambda part: part.partition):
+            some = [*of_partition]
+            inside = [part for part in some if Offsets({partition: [(part.start, part.end)]}) <= claim]
+            chosen += some if widened else inside or some[:1]
+        wanted = Offsets.of((part.partition, part.start, part.end) for part in chosen)
+        if twice := wanted & (view.marker.covered | view.claims):
+            raise ConfigurationError(
+                f"topic {self.topic!r}: offsets {twice} are landed or claimed already, and pipeline "
+                f"{source.landed.pipeline!r} has landed them together with others, which are read as a whole. Nothing "
+                f"was planned. They came from another source: use another pipeline and topics_dir for this one"
+            )
+        return chosen
 
     def _view_or_create(self) -> View:
         stored = self.log.read_marker()
@@ -354,8 +382,14 @@ class TopicRun:
         # The epochs of the plan are compared with those of earlier plans: the log may have changed since the target.
         ranges: list[LandedRange] = []
         if (landed := pipeline_source(self.source)) is not None:
-            ranges = self._ranges(landed, claim)
-            claim = Offsets.of((one.partition, one.start, one.end) for one in ranges)
+            ranges = self._ranges(landed, claim, view)
+            if not ranges:
+                raise DataLossError(
+                    f"topic {self.topic!r}: offsets {claim} are owed, and pipeline {landed.landed.pipeline!r} has "
+                    f"neither landed them nor recorded them as lost. Nothing was planned. Let it land them; or accept "
+                    f"them as lost: {self.log.remedies.accept_gone(claim)}"
+                )
+            claim = Offsets.of((part.partition, part.start, part.end) for part in ranges)
         log_ends = self.source.log_ends(self.topic, tuple(claim), record.isolation)
         refuse_replaced_log(self.source, self.log, view, log_ends)
         split = self._claimable(claim, {p: end.offset for p, end in log_ends.items()}, record.isolation)
@@ -454,6 +488,7 @@ class TopicRun:
                     log_ends = self.source.log_ends(self.topic, tuple(plan.reached), plan.isolation)
                     refuse_replaced_log(self.source, self.log, view, log_ends)
                 self._count_dead_letters(record.low, view.next, other_than=plan.batch)
+                source_of_plan(self.source, plan)  # refuses a plan of another source
                 return plan
             decision = self.committer.decide(plan, (), run=self.request.run)
         self.committer.carry_out(plan, decision)

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_provider_kafka_s3 import config
-from airflow_provider_kafka_s3.arrays import Array, binary_array, join
+from airflow_provider_kafka_s3.arrays import ARE_LINES, Array, binary_array, join
 from airflow_provider_kafka_s3.config import KIB
 from airflow_provider_kafka_s3.converters.field_values import DocumentFields
 from airflow_provider_kafka_s3.converters.json_grammar import GRAMMAR, are_lines
@@ -71,7 +71,7 @@ class JsonLinesFormat:
         lines = join(values, _NEWLINE)
         # To read the fields checks the documents, too: they are parsed once.
         fields = self._fields.read_lines(values, lines) if self._field_names else None
-        if fields is not None or are_lines(values, lines):
+        if fields is not None or ARE_LINES in (batch.schema.metadata or ()) or are_lines(values, lines):
             prepared = kept.prepared(lines)
         else:
             documents, bad = _documents(values)

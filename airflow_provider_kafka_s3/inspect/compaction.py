@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from airflow_provider_kafka_s3.config import (
     AvroContainer,
@@ -15,12 +15,14 @@ from airflow_provider_kafka_s3.config import (
     Landed,
     LandedConverter,
     Layout,
+    Naming,
     Parquet,
     RawBytes,
     Rotation,
     ValuesOnly,
 )
 from airflow_provider_kafka_s3.documents.addresses import TopicAddress
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
 
 __all__ = ["MANY_OBJECTS", "compaction_task"]
 
@@ -50,7 +52,8 @@ def compaction_task(bucket: str, address: TopicAddress, layout: Layout) -> str |
     partitioner = layout.partitioner
     if isinstance(partitioner, Hourly):
         partitioner = Daily(timezone=partitioner.timezone, timestamp_from=partitioner.timestamp_from)
-    settings = {
+    shares = not any(isinstance(p, ByPartition) for p in layout.partitioners) and not layout.has_index
+    settings: dict[str, Any] = {
         "task_id": "compact",
         "topics": address.topic,
         "bucket": bucket,
@@ -63,11 +66,23 @@ def compaction_task(bucket: str, address: TopicAddress, layout: Layout) -> str |
         "value_converter": converter,
         "content": layout.content,
         "partitioner": partitioner,
-        "rotation": Rotation(merge_partitions=not isinstance(partitioner, ByPartition)),
+        "rotation": Rotation(merge_partitions=shares),
+        "naming": layout.naming,
         "errors": layout.errors,
+        "on_bad_timestamp": layout.on_bad_timestamp,
     }
-    defaults = {"content": ValuesOnly(), "rotation": Rotation(), "errors": "fail"}
+    defaults: dict[str, Any] = {
+        "content": ValuesOnly(),
+        "rotation": Rotation(),
+        "naming": Naming(),
+        "errors": "fail",
+        "on_bad_timestamp": "fail",
+    }
     if isinstance(layout.format, JsonLines):
         defaults["value_converter"] = JsonConverter()
+    try:
+        Layout(**{name: value for name, value in settings.items() if name in Layout.__struct_fields__})
+    except ConfigurationError:
+        return None
     lines = [f"    {name}={value!r}," for name, value in settings.items() if defaults.get(name) != value]
     return "\n".join(["KafkaToS3Operator(", *lines, ")"])

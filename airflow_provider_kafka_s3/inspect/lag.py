@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_kafka_s3.batch.held_back import held_back, log_held_back
 from airflow_provider_kafka_s3.batch.incarnation import refuse_shorter_log, require_topic_id
 from airflow_provider_kafka_s3.batch.planning import incremental_target
-from airflow_provider_kafka_s3.batch.source import Isolation, Source
+from airflow_provider_kafka_s3.batch.source import Isolation, Source, pipeline_source
 from airflow_provider_kafka_s3.batch.window_offsets import is_future
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS
 
@@ -46,7 +46,8 @@ def lag(log: TopicLog, source: Source, isolation: Isolation) -> int:
         return sum(max(0, ends[p] - starts[p]) for p in partitions)
     require_topic_id(source, log, view.topic_id, cluster_id=view.marker.cluster_id)
     refuse_shorter_log(source, topic, view.marker, ends)
-    return incremental_target(view, ends).count
+    landed = pipeline_source(source)
+    return incremental_target(view, ends, None if landed is None else landed.readable(topic)).count
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from airflow_provider_kafka_s3.batch.given_away import owning_tables
 from airflow_provider_kafka_s3.batch.held_back import held_back
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.planning import incremental_target
-from airflow_provider_kafka_s3.batch.source import Isolation, Source
+from airflow_provider_kafka_s3.batch.source import Isolation, Source, pipeline_source
 from airflow_provider_kafka_s3.batch.view import View
 from airflow_provider_kafka_s3.documents.manifest import NO_UNKNOWN_FIELDS, Manifest, UnknownFields
 from airflow_provider_kafka_s3.documents.marker import Marker
@@ -261,7 +261,7 @@ def _partitions(
     live: str | None = None
     earliest: dict[int, int] = {}
     ends: dict[int, int] = {}
-    held = NO_OFFSETS
+    held, readable = NO_OFFSETS, None
     if source is not None:
         info = source.describe(topic_log.topic)
         live = info.topic_id
@@ -269,8 +269,12 @@ def _partitions(
         if not view.topic_id or live == view.topic_id:
             earliest = source.earliest(topic_log.topic, info.partitions)
             ends = source.ends(topic_log.topic, info.partitions, isolation)
-            held = held_back(source, topic_log.topic, ends, isolation)
-    behind = incremental_target(view, ends)
+            landed = pipeline_source(source)
+            if landed is None:
+                held = held_back(source, topic_log.topic, ends, isolation)
+            else:
+                readable = landed.readable(topic_log.topic)
+    behind = incremental_target(view, ends, readable)
     gone = behind & Offsets({p: [(0, start)] for p, start in earliest.items()})
     partitions = [
         PartitionStatus(

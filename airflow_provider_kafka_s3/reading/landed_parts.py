@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from airflow_provider_kafka_s3.arrays import RECORD_SCHEMA, binary_array, int64_array
-from airflow_provider_kafka_s3.config import ByKey, CustomPartitioner, Envelope, LandedConverter, Layout, SiblingObjects
+from airflow_provider_kafka_s3.config import (
+    ByKey,
+    CustomFormat,
+    CustomPartitioner,
+    Envelope,
+    LandedConverter,
+    Layout,
+    SiblingObjects,
+)
 from airflow_provider_kafka_s3.documents.manifest import ObjectEntry
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, RecordError, message_of
 from airflow_provider_kafka_s3.extensions.records import Batch
@@ -21,6 +30,10 @@ from airflow_provider_kafka_s3.reading.record_times import time_text
 from airflow_provider_kafka_s3.reading.records import PartName, keeps_offsets, kept_parts
 
 __all__ = ["divides", "keeps_all_offsets", "require_parts"]
+
+_WHOLE: Final[tuple[PartName, ...]] = ("key", "headers", "timestamp", "offset")
+_MOST_STEPS: Final = 100_000
+"""Times of an object whose folders are compared, at most."""
 
 
 def divides(layout: Layout) -> bool:
@@ -66,7 +79,11 @@ def require_parts(objects: CommittedObjects, entries: Sequence[ObjectEntry], lay
             continue
         if divides(layout) and not keeps_all_offsets(objects, entry):
             raise _lacks(objects, "offset", "there are gaps between its offsets", needed["offset"], entry)
-        if layout.reads_timestamps and "timestamp" in missing and entry.has_times:
+        if layout.reads_timestamps and "timestamp" in missing and objects.sibling(entry) is None:
+            if not entry.has_times:
+                raise _lacks(
+                    objects, "timestamp", "some have none, or it is unknown", "its partitioner reads it", entry
+                )
             _require_one_folder(objects, entry, layout)
 
 
@@ -76,7 +93,7 @@ def _needed(layout: Layout) -> Mapping[PartName, str]:
     needed: dict[PartName, str] = {"value": "every layout has values"}
     content, rotation = layout.content, layout.rotation
     if isinstance(content, Envelope):
-        needed |= dict.fromkeys(("key", "headers", "timestamp", "offset"), "content='envelope' has it")
+        needed |= dict.fromkeys(_WHOLE, "content='envelope' has it")
     if isinstance(content, SiblingObjects) and content.keys is not None:
         needed["key"] = "content='siblings' has objects of keys"
     if isinstance(content, SiblingObjects) and content.headers is not None:
@@ -93,7 +110,9 @@ def _needed(layout: Layout) -> Mapping[PartName, str]:
         if isinstance(partitioner, ByKey):
             needed |= {"key": "ByKey reads it", "offset": "an object that ByKey divides is named by it"}
         if isinstance(partitioner, CustomPartitioner):
-            needed |= dict.fromkeys(("timestamp", "offset"), "a partitioner of your own may read it")
+            needed |= dict.fromkeys(_WHOLE, "a partitioner of your own may read it")
+    if isinstance(layout.format, CustomFormat):
+        needed |= dict.fromkeys(_WHOLE, "a format of your own may read it")
     return needed
 
 
@@ -117,8 +136,17 @@ def _require_one_folder(objects: CommittedObjects, entry: ObjectEntry, layout: L
 
 @functools.lru_cache(maxsize=4096)
 def _folders(layout: Layout, topic: str, partition: int, times: tuple[int, int]) -> tuple[str, ...]:
-    values = [int64_array(np.zeros(2, np.int64)), int64_array(np.array(times)), binary_array([b"", b""], large=False)]
-    records = pa.RecordBatch.from_arrays(values, schema=RECORD_SCHEMA)
+    """The folders of all times from one to another; of very many times only those of these two."""
+    by_time, (low, high) = layout.by_time, times
+    assert by_time is not None, "it reads timestamps"
+    # Between two times of one folder there may be others, as between the same hour of two days. No bucket is shorter
+    # than half of the duration, also where daylight saving time begins.
+    step = max(by_time.duration_ms // 2, 1)
+    if high - low > step * _MOST_STEPS:
+        return tuple(dict.fromkeys((f"folders from {time_text(low)} on", f"folders up to {time_text(high)}")))
+    every = np.append(np.arange(low, high, step, dtype=np.int64), high)
+    columns = [int64_array(np.arange(len(every))), int64_array(every), binary_array([b""] * len(every), large=False)]
+    records = pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)
     encoded = _partitioner(layout).encode(Batch(records, topic, partition, {}))
     return tuple(dict.fromkeys(encoded.paths[code] for code in encoded.codes.tolist()))
 

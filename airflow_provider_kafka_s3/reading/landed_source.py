@@ -5,16 +5,20 @@ from __future__ import annotations
 import functools
 import itertools
 import logging
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final, Self
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 from msgspec import UNSET
 
 from airflow_provider_kafka_s3.arrays import (
+    ARE_LINES,
+    BOUNDS,
     DIVISIBLE,
     NO_TIMESTAMP,
     RECORD_SCHEMA,
@@ -25,6 +29,7 @@ from airflow_provider_kafka_s3.arrays import (
     int64_array,
     int64_values,
 )
+from airflow_provider_kafka_s3.batch.coverage import Covering, covering_downward
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.source import (
     Isolation,
@@ -36,7 +41,7 @@ from airflow_provider_kafka_s3.batch.source import (
     TimedOffset,
     TopicView,
 )
-from airflow_provider_kafka_s3.config import Envelope, Landed, LandedConverter, Layout
+from airflow_provider_kafka_s3.config import Envelope, JsonConverter, JsonLines, Landed, LandedConverter, Layout
 from airflow_provider_kafka_s3.documents.addresses import TopicAddress
 from airflow_provider_kafka_s3.documents.log_index import IndexedBatch
 from airflow_provider_kafka_s3.documents.manifest import Manifest, ObjectEntry
@@ -48,11 +53,11 @@ from airflow_provider_kafka_s3.messages import count
 from airflow_provider_kafka_s3.overriding import override
 from airflow_provider_kafka_s3.parallel import in_threads
 from airflow_provider_kafka_s3.reading.committed_objects import CommittedObjects
-from airflow_provider_kafka_s3.reading.landed_parts import divides, keeps_all_offsets, require_parts
+from airflow_provider_kafka_s3.reading.landed_parts import divides, require_parts
 from airflow_provider_kafka_s3.reading.landed_values import landed_values
 from airflow_provider_kafka_s3.reading.ordered_batches import in_order
 from airflow_provider_kafka_s3.reading.record import Records
-from airflow_provider_kafka_s3.reading.records import read_object
+from airflow_provider_kafka_s3.reading.records import keeps_offsets, read_object
 from airflow_provider_kafka_s3.reading.remote_file import REQUEST
 from airflow_provider_kafka_s3.reading.row_offsets import RowOffsets
 from airflow_provider_kafka_s3.reading.snapshot import Snapshot
@@ -99,7 +104,8 @@ class _Piece:
         records: number of records.
         low: the lowest offset.
         high: the highest offset.
-        is_exact: whether the offset of each record is known, and its timestamp, or that it has none.
+        has_offsets: whether the offset of each record is known.
+        is_exact: whether its timestamp is known, too, or that it has none.
     """
 
     objects: _ObjectsAhead
@@ -108,6 +114,7 @@ class _Piece:
     records: int
     low: int
     high: int
+    has_offsets: bool
     is_exact: bool
 
     @property
@@ -197,7 +204,10 @@ class LandedSource(PipelineSource):
 
     @override
     def at_timestamp(self, topic: str, partitions: Sequence[int], timestamp_ms: int) -> dict[int, TimedOffset | None]:
-        """The lowest offset of the batches that have records of this time or later, and the lowest time of these."""
+        """The lowest offset of the batches that have records of this time or later, and the latest time of that batch.
+
+        A record from the future is in every later window, as in Kafka, and its time shows it.
+        """
         latest = self._latest(topic)
         first: dict[int, tuple[int, int]] = {}
 
@@ -208,11 +218,9 @@ class LandedSource(PipelineSource):
                     continue
                 if batch.generation != latest.marker.generation:
                     continue
-                time = max(batch.min_timestamp, timestamp_ms)
                 for low_partition, high_partition, low, _ in batch.boxes:
                     for p in range(low_partition, high_partition + 1):
-                        known = first.get(p, (low, time))
-                        first[p] = min(known[0], low), min(known[1], time)
+                        first[p] = min(first.get(p, (low, batch.max_timestamp)), (low, batch.max_timestamp))
 
         latest.snapshot.read_index(look)
         return {p: TimedOffset(*first[p]) if p in first else None for p in partitions}
@@ -224,17 +232,18 @@ class LandedSource(PipelineSource):
 
     @override
     def ranges(self, topic: str, offsets: Offsets, layout: Layout) -> Sequence[LandedRange]:
-        latest = self._latest(topic)
-        snapshot, ranges = latest.snapshot, list[LandedRange]()
-        numbers = snapshot.select_batches(wanted=offsets, generation=latest.marker.generation)
-        for plan, decision, lost in snapshot.documents(numbers):
-            objects = CommittedObjects(snapshot.log, plan, decision)
+        topic_log, ranges = self._log(topic), list[LandedRange]()
+        for found in self._covering(topic_log, offsets):
+            plan, objects = found.plan, CommittedObjects(topic_log, found.plan, found.decision)
             of_batch = [(s.partition, s.start, s.end) for s in plan.slices]
             of_batch += [(p, start, end) for p, skipped in plan.skipped.items() for start, end in skipped]
             ranges += [LandedRange(*one, plan.batch) for one in of_batch if Offsets.of([one]) & offsets]
-            require_parts(objects, [entry for entry in objects.of_records() if entry.key not in lost], layout)
+            _require_parts(objects, layout)
+            topic_log.forget(plan.batch)
         # What was accepted as lost before it was landed is in no committed batch.
-        others = offsets - Offsets.of((one.partition, one.start, one.end) for one in ranges)
+        marker, _ = topic_log.require_marker()
+        others = offsets & marker.lost_in(marker.generation)
+        others -= Offsets.of((part.partition, part.start, part.end) for part in ranges)
         ranges += [LandedRange(p, start, end, 0) for p, parts in others.items() for start, end in parts]
         return sorted(ranges)
 
@@ -255,9 +264,9 @@ class LandedSource(PipelineSource):
         self, topic: str, partition: int, start: int, end: int, isolation: Isolation, *, whole: bool = False
     ) -> Iterator[pa.RecordBatch]:
         wanted = Offsets({partition: [(start, end)]})
-        latest = self._latest(topic)
-        numbers = latest.snapshot.select_batches(wanted=wanted, generation=latest.marker.generation)
-        return self._read(latest.snapshot.log, numbers, partition, (start, end), _Wanted(whole=whole))
+        topic_log = self._log(topic)
+        numbers = [found.plan.batch for found in self._covering(topic_log, wanted)]
+        return self._read(topic_log, numbers, partition, (start, end), _Wanted(whole=whole))
 
     def _read(
         self,
@@ -302,9 +311,10 @@ class LandedSource(PipelineSource):
                 if objects.plan.slices[part.id].partition == partition and span[0] <= part.min_offset < span[1]:
                     keeps_times = isinstance(objects.layout.content, Envelope) or objects.is_dead_letters(entry)
                     is_timed = keeps_times or not (wanted.has_times and entry.has_times)
-                    is_exact = is_timed and keeps_all_offsets(objects, entry)
+                    has_offsets = keeps_offsets(objects, entry, part)
+                    place = (part.min_offset, part.max_offset)
                     pieces.append(
-                        _Piece(objects, entry, first, part.records, part.min_offset, part.max_offset, is_exact)
+                        _Piece(objects, entry, first, part.records, *place, has_offsets, is_timed and has_offsets)
                     )
                 first += part.records
         return pieces
@@ -313,6 +323,12 @@ class LandedSource(PipelineSource):
         plan, decision = topic_log.require_plan(batch)[0], topic_log.require_decision(batch)[0]
         topic_log.forget(batch)
         return _ObjectsAhead(topic_log, plan, decision)
+
+    def _covering(self, topic_log: TopicLog, offsets: Offsets) -> Iterator[Covering]:
+        """The committed batches that have offsets; others are no longer, or not yet, landed."""
+        marker, _ = topic_log.require_marker()
+        landed = offsets & marker.covered_in(marker.generation)
+        return covering_downward(topic_log, landed, generation=marker.generation, marker=marker)
 
     def _log(self, topic: str) -> TopicLog:
         address = TopicAddress(topics_dir=self._landed.topics_dir, pipeline=self._landed.pipeline, topic=topic)
@@ -359,6 +375,17 @@ class _PlannedSource(LandedSource):
         self._plan = plan
         # Slices that share objects have mostly the same batches.
         self._known: dict[int, _ObjectsAhead] = {}
+        self._room = _KEPT
+        self._lock = threading.Lock()
+
+    @override
+    def describe(self, topic: str) -> TopicView:
+        """The topic that the batches were landed from, which may have been created again since."""
+        found, batch = super().describe(topic), next((ranges[0][0] for ranges in self._batches if ranges), None)
+        if batch is None:
+            return found
+        plan, _ = self._log(topic).require_plan(batch)
+        return _Topic(plan.topic_id or None, found.cluster_id, found.partitions)
 
     @override
     def read(
@@ -377,9 +404,23 @@ class _PlannedSource(LandedSource):
         if (known := self._known.get(batch)) is not None:
             return known
         objects = super()._objects_of(topic_log, batch)
-        if len(self._plan.groups) and sum(map(len, self._known.values())) + len(objects) <= _KEPT:
-            self._known[batch] = objects
+        with self._lock:
+            if self._plan.groups and len(objects) <= self._room:
+                self._room -= len(objects)
+                self._known[batch] = objects
         return objects
+
+
+def _require_parts(objects: CommittedObjects, layout: Layout) -> None:
+    """See :func:`require_parts`; objects that were accepted as lost are not read, so they need to have nothing."""
+    entries = objects.of_records()
+    try:
+        require_parts(objects, entries, layout)
+    except ConfigurationError:
+        lost = objects.log.amended_keys(objects.plan.batch)[0]
+        if not lost:
+            raise
+        require_parts(objects, [entry for entry in entries if entry.key not in lost], layout)
 
 
 def _chains(pieces: Sequence[_Piece]) -> Iterator[list[_Piece]]:
@@ -418,7 +459,7 @@ class SourceByLog(SourceOfLog):
         newest = 0 if stored is None else stored[0].last_resolved + 1
         for batch in range(newest, 0, -1):
             plan = self._log.read_plan(batch)
-            if plan is not None and plan.layout is not None:  # a reset has none
+            if plan is not None and plan.slices:  # a reset, and what is accepted as gone, reads nothing
                 return self._kafka if plan.source is UNSET else LandedSource(self._log.store, plan.source.landed)
         return self._kafka
 
@@ -470,8 +511,13 @@ class _ObjectsAhead(CommittedObjects):
 
     @override
     def get(self, entry: ObjectEntry, start: int | None = None, end: int | None = None) -> bytes:
-        future = self.ahead.pop(entry.key, None)
-        return super().get(entry, start, end) if future is None else future.result()[start:end]
+        future = self.ahead.get(entry.key)
+        if future is None:
+            return super().get(entry, start, end)
+        body = future.result()[start:end]
+        if end is None or end >= entry.size:
+            del self.ahead[entry.key]
+        return body
 
 
 class _ReadAhead:
@@ -483,22 +529,26 @@ class _ReadAhead:
 
     def __init__(self, pieces: Iterable[_Piece]) -> None:
         self._left = iter(pieces)
-        self._open: set[tuple[int, str]] = set()
+        self._begun: set[tuple[int, str]] = set()
+        self._open: dict[tuple[int, str], _ObjectsAhead] = {}
         self._pool = ThreadPoolExecutor(_AHEAD, thread_name_prefix="read-ahead")
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *exc: object) -> None:
         self._pool.shutdown(cancel_futures=True)
+        for (_, key), objects in self._open.items():
+            objects.ahead.pop(key, None)
 
     def begin(self, piece: _Piece) -> None:
         """Read the next ones, of which this one is needed now."""
-        self._open.discard((piece.objects.plan.batch, piece.entry.key))
+        self._begun.add(place := (piece.objects.plan.batch, piece.entry.key))
+        self._open.pop(place, None)
         while len(self._open) < _AHEAD and (following := next(self._left, None)) is not None:
             objects, entry = following.objects, following.entry
-            if entry.size <= _SMALL and following is not piece:
-                self._open.add((objects.plan.batch, entry.key))
+            if entry.size <= _SMALL and (place := (objects.plan.batch, entry.key)) not in self._begun:
+                self._open[place] = objects
                 objects.ahead[entry.key] = self._pool.submit(CommittedObjects.get, objects, entry, 0, entry.size)
 
 
@@ -560,8 +610,6 @@ def _present(piece: _Piece, wanted: _Wanted, request: int) -> Iterator[pa.Record
         if len(of_piece.values):
             yield _to_arrow(piece, of_piece, done, wanted)
             done += len(of_piece.values)
-        if done == piece.records and position < piece.entry.records:
-            return
 
 
 @dataclass(frozen=True)
@@ -570,7 +618,7 @@ class _Rows:
 
     Attributes:
         values: binary.
-        offsets: of all rows.
+        offsets: of the rows; None for one whose offset is unknown.
         timestamps: in milliseconds, or -1.
         keys: binary.
         headers: see :data:`~airflow_provider_kafka_s3.arrays.WHOLE_RECORD_SCHEMA`.
@@ -578,7 +626,7 @@ class _Rows:
     """
 
     values: Array
-    offsets: Int64Array | None = None
+    offsets: Sequence[int | None] | Int64Array | None = None
     timestamps: Int64Array | None = None
     keys: Array | None = None
     headers: Array | None = None
@@ -599,16 +647,25 @@ class _Rows:
 def _rows(piece: _Piece, wanted: _Wanted, request: int) -> Iterator[_Rows]:
     """The rows of an object whose values are those of Kafka."""
     keeps_times = isinstance(piece.objects.layout.content, Envelope) or piece.objects.is_dead_letters(piece.entry)
+    are_lines = not keeps_times and _has_documents(piece.objects.layout)
     without = () if wanted.whole else (".keys", ".headers")
     for records in read_object(piece.objects, piece.entry, without=without, request=request):
         times = [NO_TIMESTAMP if time is None else time for time in records.timestamps] if keeps_times else None
         yield _Rows(
             binary_array(records.values, large=False),
-            None if None in records.offsets else np.array(records.offsets, np.int64),
+            records.offsets,
             None if times is None else np.array(times, np.int64),
             binary_array(records.keys, large=False) if wanted.whole else None,
             _headers(records) if wanted.whole else None,
+            {ARE_LINES: b""} if are_lines else None,
         )
+
+
+def _has_documents(layout: Layout) -> bool:
+    """Whether each row of an object of values is a JSON document that was checked."""
+    converter = layout.value_converter
+    is_document = isinstance(converter, JsonConverter) and not converter.has_schema
+    return isinstance(layout.record_format, JsonLines) and is_document
 
 
 def _typed_rows(piece: _Piece) -> Iterator[_Rows]:
@@ -627,17 +684,12 @@ def _typed_rows(piece: _Piece) -> Iterator[_Rows]:
 def _to_arrow(piece: _Piece, rows: _Rows, done: int, wanted: _Wanted) -> pa.RecordBatch:
     number = len(rows.values)
     is_last = done + number == piece.records
-    offsets = rows.offsets
-    if offsets is None:
-        # Unknown ones are between the lowest and the highest, which the first and the last record have.
-        offsets = np.full(number, piece.low, np.int64)
-        offsets[-1] = piece.high if is_last else piece.low
+    # Unknown ones are between bounds, which are beside the records.
+    offsets = np.array(rows.offsets, np.int64) if piece.has_offsets else np.full(number, piece.low, np.int64)
     times = rows.timestamps
     if times is None:
         has_times = wanted.has_times and piece.entry.has_times
-        times = np.full(number, piece.entry.max_timestamp if has_times else NO_TIMESTAMP, np.int64)
-        if has_times and done == 0:
-            times[0] = piece.entry.min_timestamp
+        times = np.full(number, piece.entry.min_timestamp if has_times else NO_TIMESTAMP, np.int64)
     columns: list[Array] = [int64_array(offsets), int64_array(times), rows.values]
     schema = RECORD_SCHEMA
     if wanted.whole:
@@ -650,7 +702,12 @@ def _to_arrow(piece: _Piece, rows: _Rows, done: int, wanted: _Wanted) -> pa.Reco
         ends[-1] = is_last
         columns.append(int64_array(ends).cast(pa.bool_()))
         schema = schema.append(_DIVISIBLE)
-    return pa.RecordBatch.from_arrays(columns, schema=schema.with_metadata({**(rows.metadata or {})}))
+    metadata = {**(rows.metadata or {})}
+    if not piece.is_exact:
+        metadata[BOUNDS] = msgspec.json.encode(
+            (piece.low, piece.high, piece.entry.min_timestamp, piece.entry.max_timestamp)
+        )
+    return pa.RecordBatch.from_arrays(columns, schema=schema.with_metadata(metadata))
 
 
 def _headers(records: Records) -> Array | None:

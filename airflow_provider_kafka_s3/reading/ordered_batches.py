@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 
 import numpy as np
@@ -55,16 +56,28 @@ def _sorted(pieces: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     chain: list[pa.RecordBatch] = []
     for piece in sorted(pieces, key=_first):
         if chain and max(map(_last, chain)) < _first(piece):
-            yield _interleaved(chain)
+            yield from _interleaved(chain)
             chain = []
         chain.append(piece)
     if chain:
-        yield _interleaved(chain)
+        yield from _interleaved(chain)
 
 
-def _interleaved(pieces: list[pa.RecordBatch]) -> pa.RecordBatch:
+def _interleaved(pieces: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     if len(pieces) == 1:
-        return pieces[0]
-    (batch,) = pa.Table.from_batches(pieces).combine_chunks().to_batches()
-    offsets = int64_values(batch.column("offset"))
-    return batch.take(int64_array(np.argsort(offsets, kind="stable")))
+        yield pieces[0]
+        return
+    numbers = np.repeat(np.arange(len(pieces)), [piece.num_rows for piece in pieces])
+    order = np.argsort(np.concatenate([int64_values(piece.column("offset")) for piece in pieces]), kind="stable")
+    if all(piece.schema.equals(pieces[0].schema, check_metadata=True) for piece in pieces):
+        (batch,) = pa.Table.from_batches(pieces).combine_chunks().to_batches()
+        yield batch.take(int64_array(order))
+        return
+    # Values of another schema are in a batch of their own.
+    sources = numbers[order]
+    edges = [0, *(np.flatnonzero(sources[1:] != sources[:-1]) + 1).tolist(), len(sources)]
+    done = [0] * len(pieces)
+    for low, high in itertools.pairwise(edges):
+        number = int(sources[low])
+        yield pieces[number].slice(done[number], high - low)
+        done[number] += high - low

@@ -10,14 +10,29 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from airflow_provider_kafka_s3.batch import execute
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
-from airflow_provider_kafka_s3.config import Daily, Hourly, JsonLines, Landed, Layout, Limits
+from airflow_provider_kafka_s3.config import (
+    BytesConverter,
+    Daily,
+    Hourly,
+    JsonLines,
+    Landed,
+    Layout,
+    Limits,
+    RawBytes,
+    Rotation,
+    SiblingObjects,
+)
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.exceptions import (
+    BatchLossError,
+    ConfigurationError,
     KafkaS3Error,
     MissingObjectError,
+    RecordError,
     TerminalError,
     TopicRecreatedError,
     TransientError,
@@ -202,3 +217,104 @@ def test_a_source_whose_topic_was_created_again_is_not_read_as_the_same() -> Non
     process(topic).reset(operator="me")
     land(topic, "3")
     assert Counter(landed(topic)) == Counter([*range(12), 100])
+
+
+def test_a_record_from_the_future_ends_no_window_without_a_word() -> None:
+    """As from Kafka: the window is refused with the record's time, or read to the end."""
+    topic = Topic(RAW)
+    topic.append(b'{"n":0}', timestamp=HOUR)
+    topic.append(b'{"n":1}', timestamp=4_000_000_000_000)
+    topic.land("1")
+    topic.append(b'{"n":2}', timestamp=2 * HOUR)
+    topic.land("2")
+    settings: dict[str, Any] = {"offsets": "data_interval", "window": (HOUR, 3 * HOUR), "starting": None}
+    with pytest.raises(RecordError, match="from the future"):
+        land(topic, "fails", **settings)
+    land(topic, "reads", on_future_timestamp="read_to_end", **settings)
+    assert landed(topic) == [0, 1, 2]
+
+
+def test_what_came_from_another_source_is_not_landed_again() -> None:
+    """A range of the new source that has landed offsets is refused; nothing is planned."""
+    topic = Topic(RAW)
+    topic.append(*(b'{"n":%d}' % n for n in range(4)), timestamp=HOUR)
+    from_kafka = TopicPipeline(
+        DurableStore(topic.bucket, Retrier()), topic.kafka, topics_dir="compacted", pipeline="by-day", topic="orders"
+    )
+    from_kafka.land(request("kafka"))
+    topic.append(*(b'{"n":%d}' % n for n in range(4, 8)), timestamp=HOUR)
+    topic.land("1")
+    with pytest.raises(ConfigurationError, match="are landed or claimed already"):
+        land(topic, "2")
+    assert landed(topic) == [*range(4)]
+
+
+@pytest.mark.parametrize("max_bytes", [2**30, 30])
+def test_each_lost_object_of_several_partitions_is_written_again(max_bytes: int) -> None:
+    """With its bytes, wherever in its group it begins; and when the topic of the source was created again, too."""
+    topic = raw()
+    layout = Layout(
+        topics_dir="compacted",
+        format=JsonLines(),
+        partitioner=Daily(),
+        rotation=Rotation(merge_partitions=True, max_bytes=max_bytes),
+    )
+    land(topic, "1", layout=layout)
+    objects = {info.key: topic.bucket.get(info.key) for info in topic.bucket.list("compacted/orders/")}
+    assert len(objects) == 1 if max_bytes > 30 else len(objects) > 2
+    topic.kafka.create_topic("orders", 2)
+    topic.pipeline.reset(operator="me")
+    for key, stored in objects.items():
+        topic.bucket.delete(key)
+        process(topic).run(request("1", layout=layout, action="restore")).advance()
+        again = topic.bucket.get(key)
+        assert stored is not None
+        assert again is not None
+        assert again.body == stored.body
+
+
+def test_an_object_whose_source_is_gone_is_not_lost() -> None:
+    """The error says what to write again first, and another object is written."""
+    topic = raw()
+    land(topic, "1", limits=Limits(records_per_slice=1))
+    keys = [info.key for info in topic.bucket.list("compacted/orders/")]
+    source = next(info.key for info in topic.bucket.list("lake/orders/"))
+    for key in (source, *keys):
+        topic.bucket.delete(key)
+    with pytest.raises(BatchLossError, match="lake/orders"):
+        process(topic).run(request("1", action="restore")).advance()
+    written = {info.key for info in topic.bucket.list("compacted/orders/")}
+    assert len(written) == len(keys) - 1
+
+
+def test_texts_that_are_no_documents_are_not_taken_for_lines() -> None:
+    """Values that the source has as texts are checked again where documents are written."""
+    texts = Layout(topics_dir="lake", format=JsonLines(), value_converter=BytesConverter(), partitioner=Hourly())
+    topic = Topic(texts)
+    topic.append(b"hello", timestamp=HOUR)
+    topic.land()
+    with pytest.raises(RecordError, match="is not a JSON document"):
+        land(topic, "1")
+
+
+def test_null_values_of_two_days_share_a_folder() -> None:
+    """Their objects have keys only and no day, so they are read whatever their times are."""
+    content = SiblingObjects(keys=RawBytes())
+    settings: dict[str, Any] = {"format": JsonLines(on_null="write"), "content": content}
+    topic = Topic(Layout(topics_dir="lake", partitioner=Hourly(), **settings))
+    topic.append(None, timestamp=HOUR, key=b"a")
+    topic.append(None, timestamp=30 * HOUR, key=b"b")
+    topic.land()
+    result = land(topic, "1", layout=Layout(topics_dir="compacted", partitioner=Daily(), **settings))
+    assert sum(batch.tombstones for batch in result.batches) == 2
+
+
+def test_a_null_value_that_is_left_out_may_be_the_last_one() -> None:
+    """The bounds of an object are those of its source then."""
+    topic = Topic(Layout(topics_dir="lake", format=RawBytes(separator="\n"), partitioner=Hourly()))
+    for value in (b'{"n":0}', b'{"n":1}', b""):
+        topic.append(value, timestamp=HOUR)
+        topic.kafka.append_marker("orders", 0)
+    topic.land()
+    land(topic, "1", layout=replace(DAILY, format=JsonLines(on_null="ignore")))
+    assert landed(topic) == [0, 1]

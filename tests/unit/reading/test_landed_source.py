@@ -33,6 +33,7 @@ from airflow_provider_kafka_s3.config import (
     RawBytes,
     Rotation,
     SiblingObjects,
+    TimePattern,
 )
 from airflow_provider_kafka_s3.documents.addresses import TopicAddress
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
@@ -158,6 +159,18 @@ def test_what_objects_do_not_have_is_refused_when_the_run_is_planned() -> None:
         with pytest.raises(ConfigurationError, match=missing):
             Compacted(topic, layout).land("a")
         assert Compacted(topic).objects() == {}
+
+
+@pytest.mark.parametrize("hours", [(5, 29), (5, 28, 29), (0, 8784)])
+def test_a_folder_that_comes_again_does_not_hide_others(hours: tuple[int, ...]) -> None:
+    """The first and the last record of an object are in one folder, an hour of any day; those between need not be."""
+    pattern = TimePattern(path_format="'hour'=HH", duration_ms=HOUR)
+    topic = Topic(Layout(topics_dir="lake", format=JsonLines(), partitioner=ByPartition()))
+    for hour in hours:
+        topic.append(b"{}", timestamp=hour * HOUR)
+    topic.land()
+    with pytest.raises(ConfigurationError, match="which of them are in"):
+        Compacted(topic, Layout(topics_dir="compacted", format=JsonLines(), partitioner=pattern)).land("a")
 
 
 def test_objects_are_restored_from_the_source() -> None:
