@@ -248,9 +248,9 @@ class TopicRun:
         ranges = source.ranges(self.topic, claim, self.request.layout)
         chosen: list[LandedRange] = []
         for partition, of_partition in itertools.groupby(ranges, key=lambda part: part.partition):
-            some = [*of_partition]
-            inside = [part for part in some if Offsets({partition: [(part.start, part.end)]}) <= claim]
-            chosen += some if widened else inside or some[:1]
+            overlapping = [*of_partition]
+            inside = [part for part in overlapping if Offsets({partition: [(part.start, part.end)]}) <= claim]
+            chosen += overlapping if widened else inside or overlapping[:1]
         wanted = Offsets.of((part.partition, part.start, part.end) for part in chosen)
         if twice := wanted & (view.marker.covered | view.claims):
             raise ConfigurationError(

@@ -153,9 +153,7 @@ def source_of_plan(source: Source, plan: Plan) -> Source:
     Raises:
         ConfigurationError: it is another one, which this process does not have.
     """
-    if isinstance(source, SourceOfLog):
-        return source.of_plan(plan)
-    if isinstance(source, PipelineSource):
+    if isinstance(source, SourceOfLog | PipelineSource):
         return source.of_plan(plan)
     if plan.source is not UNSET:
         raise ConfigurationError(

@@ -233,8 +233,8 @@ class LandedSource(PipelineSource):
     @override
     def ranges(self, topic: str, offsets: Offsets, layout: Layout) -> Sequence[LandedRange]:
         topic_log, ranges = self._log(topic), list[LandedRange]()
-        for found in self._covering(topic_log, offsets):
-            plan, objects = found.plan, CommittedObjects(topic_log, found.plan, found.decision)
+        for covering in self._covering(topic_log, offsets):
+            plan, objects = covering.plan, CommittedObjects(topic_log, covering.plan, covering.decision)
             of_batch = [(s.partition, s.start, s.end) for s in plan.slices]
             of_batch += [(p, start, end) for p, skipped in plan.skipped.items() for start, end in skipped]
             ranges += [LandedRange(*one, plan.batch) for one in of_batch if Offsets.of([one]) & offsets]
@@ -265,7 +265,7 @@ class LandedSource(PipelineSource):
     ) -> Iterator[pa.RecordBatch]:
         wanted = Offsets({partition: [(start, end)]})
         topic_log = self._log(topic)
-        numbers = [found.plan.batch for found in self._covering(topic_log, wanted)]
+        numbers = [covering.plan.batch for covering in self._covering(topic_log, wanted)]
         return self._read(topic_log, numbers, partition, (start, end), _Wanted(whole=whole))
 
     def _read(
@@ -309,8 +309,7 @@ class LandedSource(PipelineSource):
             first = 0
             for part in entry.by_slice:
                 if objects.plan.slices[part.id].partition == partition and span[0] <= part.min_offset < span[1]:
-                    keeps_times = isinstance(objects.layout.content, Envelope) or objects.is_dead_letters(entry)
-                    is_timed = keeps_times or not (wanted.has_times and entry.has_times)
+                    is_timed = _keeps_times(objects, entry) or not (wanted.has_times and entry.has_times)
                     has_offsets = keeps_offsets(objects, entry, part)
                     place = (part.min_offset, part.max_offset)
                     pieces.append(
@@ -381,11 +380,11 @@ class _PlannedSource(LandedSource):
     @override
     def describe(self, topic: str) -> TopicView:
         """The topic that the batches were landed from, which may have been created again since."""
-        found, batch = super().describe(topic), next((ranges[0][0] for ranges in self._batches if ranges), None)
+        now, batch = super().describe(topic), next((ranges[0][0] for ranges in self._batches if ranges), None)
         if batch is None:
-            return found
+            return now
         plan, _ = self._log(topic).require_plan(batch)
-        return _Topic(plan.topic_id or None, found.cluster_id, found.partitions)
+        return _Topic(plan.topic_id or None, now.cluster_id, now.partitions)
 
     @override
     def read(
@@ -646,7 +645,7 @@ class _Rows:
 
 def _rows(piece: _Piece, wanted: _Wanted, request: int) -> Iterator[_Rows]:
     """The rows of an object whose values are those of Kafka."""
-    keeps_times = isinstance(piece.objects.layout.content, Envelope) or piece.objects.is_dead_letters(piece.entry)
+    keeps_times = _keeps_times(piece.objects, piece.entry)
     are_lines = not keeps_times and _has_documents(piece.objects.layout)
     without = () if wanted.whole else (".keys", ".headers")
     for records in read_object(piece.objects, piece.entry, without=without, request=request):
@@ -659,6 +658,11 @@ def _rows(piece: _Piece, wanted: _Wanted, request: int) -> Iterator[_Rows]:
             _headers(records) if wanted.whole else None,
             {ARE_LINES: b""} if are_lines else None,
         )
+
+
+def _keeps_times(objects: CommittedObjects, entry: ObjectEntry) -> bool:
+    """Whether each record of an object has its timestamp there."""
+    return isinstance(objects.layout.content, Envelope) or objects.is_dead_letters(entry)
 
 
 def _has_documents(layout: Layout) -> bool:
