@@ -48,7 +48,7 @@ from airflow_provider_kafka_s3.documents.manifest import Manifest, ObjectEntry
 from airflow_provider_kafka_s3.documents.marker import Marker
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.documents.plan import LandedRange, Plan, Slice
-from airflow_provider_kafka_s3.exceptions import ConfigurationError, DataLossError, TopicNotFoundError
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, ControlError, DataLossError, TopicNotFoundError
 from airflow_provider_kafka_s3.messages import count
 from airflow_provider_kafka_s3.overriding import override
 from airflow_provider_kafka_s3.parallel import in_threads
@@ -252,8 +252,8 @@ class LandedSource(PipelineSource):
         if plan.source is UNSET:
             raise ConfigurationError(
                 f"batch {plan.batch} of topic {plan.topic!r} has read Kafka, and this process reads what pipeline "
-                f"{self._landed.pipeline!r} has landed. Complete it with `kafka-s3 recover`, or restore it with "
-                f"`kafka-s3 verify --restore`, and a connection to Kafka"
+                f"{self._landed.pipeline!r} has landed. Let a process with a connection to Kafka complete it, "
+                f"or write its objects again"
             )
         return _PlannedSource(self._store, plan, self._options)
 
@@ -454,8 +454,11 @@ class SourceByLog(SourceOfLog):
 
     @functools.cached_property
     def _current(self) -> Source:
-        stored = self._log.read_marker()
-        newest = 0 if stored is None else stored[0].last_resolved + 1
+        try:
+            stored = self._log.read_marker()
+        except ControlError:  # a repair writes it again
+            stored = None
+        newest = 1 if stored is None else stored[0].last_resolved + 1
         for batch in range(newest, 0, -1):
             plan = self._log.read_plan(batch)
             if plan is not None and plan.slices:  # a reset, and what is accepted as gone, reads nothing

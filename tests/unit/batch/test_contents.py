@@ -345,7 +345,7 @@ def test_lost_objects_beside_others_are_written_again() -> None:
     [
         (
             {"format": Parquet()},
-            "needs value_converter, what the bytes of values are: 'avro', .*'string' or 'bytes'",
+            "needs value_converter, what the bytes of values are: 'avro', .*'bytes' or 'landed'",
         ),
         (
             {"format": RawBytes(), "content": Envelope()},

@@ -170,6 +170,7 @@ def test_default_args_of_the_dag_may_have_parameters_of_operator_and_sensors() -
         "adopt_wait": 1.0,
         "unsafe_single_writer": True,
         "request_retry": {"max_retries": 1},
+        "source": None,
         "kafka_options": {},
         "spark_conn_id": "cluster",
         "name": "land",
