@@ -350,8 +350,8 @@ MUTATIONS: Final = (
         (
             Edit(
                 f"{BATCH}/run.py",
-                "        refuse_replaced_log(self.source, self.log, view, log_ends)\n        self._held_back",
-                "        self._held_back",
+                "        refuse_replaced_log(self.source, self.log, view, log_ends)\n        window: OffsetWindow",
+                "        window: OffsetWindow",
             ),
         ),
         first=30_000,

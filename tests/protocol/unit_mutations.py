@@ -917,7 +917,7 @@ UNIT_MUTATIONS: Final = (
         (
             Edit(
                 f"{PACKAGE}/spark/job.py",
-                "            require_topic_id(self._source, topic_log, topic_id_of(committer.log, plan))\n",
+                "            require_topic_id(committer.source, topic_log, topic_id_of(committer.log, plan))\n",
                 "",
             ),
         ),
@@ -929,11 +929,47 @@ UNIT_MUTATIONS: Final = (
         (
             Edit(
                 f"{PACKAGE}/spark/job.py",
-                "        require_topic_id(self._source, topic.committer.log, topic_id_of(topic.committer.log, plan))\n",
+                "        require_topic_id(source, topic.committer.log, topic_id_of(topic.committer.log, plan))\n",
                 "",
             ),
         ),
         test=f"{_UNIT}/spark/test_job_outcomes.py::test_a_topic_that_is_created_again_decides_nothing",
+    ),
+    Mutation(
+        "landed-by-another-source",
+        "what came from another source is landed again",
+        (
+            Edit(
+                f"{PACKAGE}/batch/run.py",
+                "        if twice := wanted & (view.marker.covered | view.claims):",
+                "        if twice := wanted & NO_OFFSETS:",
+            ),
+        ),
+        test=f"{_UNIT}/reading/test_landed_faults.py::test_what_came_from_another_source_is_not_landed_again",
+    ),
+    Mutation(
+        "folders-of-two-times",
+        "only the folders of the first and the last record of an object are compared",
+        (
+            Edit(
+                f"{PACKAGE}/reading/landed_parts.py",
+                "    step = max(by_time.duration_ms // 2, 1)",
+                "    step = high - low + 1",
+            ),
+        ),
+        test=f"{_UNIT}/reading/test_landed_source.py::test_a_folder_that_comes_again_does_not_hide_others",
+    ),
+    Mutation(
+        "landed-gap-is-left-out",
+        "an incremental run looks only above what it has landed",
+        (
+            Edit(
+                f"{PACKAGE}/batch/run.py",
+                "            target = incremental_target(view, ends, readable)",
+                "            target = incremental_target(view, ends)",
+            ),
+        ),
+        test=f"{_UNIT}/reading/test_landed_faults.py::test_a_gap_of_the_source_is_landed_when_it_is_filled",
     ),
     Mutation(
         "replay-to-another-target",
