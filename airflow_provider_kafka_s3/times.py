@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 
-__all__ = ["EPOCH", "parse_time"]
+__all__ = ["EPOCH", "parse_time", "time_text"]
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -35,3 +35,11 @@ def parse_time(label: str, given: object) -> datetime:
     if time.tzinfo is None:
         raise ConfigurationError(f"{label}{time.isoformat()!r} has no time zone; {_WRITE}")
     return time
+
+
+def time_text(timestamp: int) -> str:
+    """A timestamp in milliseconds for people: its time in UTC, or the number if that is none."""
+    try:
+        return (EPOCH + timedelta(milliseconds=timestamp)).isoformat()
+    except OverflowError:  # most likely nanoseconds
+        return f"{timestamp} ms since 1970, after the year 9999"

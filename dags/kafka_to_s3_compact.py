@@ -10,24 +10,22 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from airflow.providers.common.compat.sdk import DAG
 
 from airflow_provider_kafka_s3 import Daily, Hourly, JsonLines, KafkaToS3Operator, Landed, Rotation
 
 BUCKET = os.environ.get("KAFKA_TO_S3_BUCKET", "lake")
-START = datetime(2026, 1, 1, tzinfo=UTC)
-RETRIES = {"retries": 3, "retry_delay": timedelta(minutes=1)}
+OF_BOTH: dict[str, Any] = {
+    "start_date": datetime(2026, 1, 1, tzinfo=UTC),
+    "catchup": False,
+    "max_active_runs": 1,
+    "default_args": {"retries": 3, "retry_delay": timedelta(minutes=1)},
+    "tags": ["kafka", "s3"],
+}
 
-with DAG(
-    dag_id="kafka_to_s3_to_compact",
-    schedule="@hourly",
-    start_date=START,
-    catchup=False,
-    max_active_runs=1,
-    default_args=RETRIES,
-    tags=["kafka", "s3"],
-):
+with DAG(dag_id="kafka_to_s3_to_compact", schedule="@hourly", **OF_BOTH):
     KafkaToS3Operator(
         task_id="land",
         topics="searches",
@@ -39,15 +37,7 @@ with DAG(
         partitioner=Hourly(),
     )
 
-with DAG(
-    dag_id="kafka_to_s3_compact",
-    schedule="@daily",
-    start_date=START,
-    catchup=False,
-    max_active_runs=1,
-    default_args=RETRIES,
-    tags=["kafka", "s3"],
-):
+with DAG(dag_id="kafka_to_s3_compact", schedule="@daily", **OF_BOTH):
     KafkaToS3Operator(
         task_id="compact",
         topics="searches",

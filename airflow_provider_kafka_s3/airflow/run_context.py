@@ -167,6 +167,7 @@ def prepare_run(settings: RunSettings, context: Context, resolved: RunWindow) ->
     window_of = {topic: resolved.of_topic(topic) for topic in topics}
     retrier = Retrier(settings.request_retry)
     store = s3_bucket.open_bucket(bucket, stored, access.credentials, retrier=retrier)
+    connection_options = _connection_options(settings)
     source: Source
     if settings.source is None:
         # Settings that Spark does not accept are refused before anything is planned.
@@ -174,10 +175,9 @@ def prepare_run(settings: RunSettings, context: Context, resolved: RunWindow) ->
         source = KafkaSource(kafka, retrier=retrier, connection=connections.kafka_name(settings.kafka_conn_id))
     else:
         parameters.require_other_prefix(settings.source, topics_dir)
-        source = LandedSource(store, settings.source, connection_options=_connection_options(settings))
+        source = LandedSource(store, settings.source, connection_options=connection_options)
     starting = parameters.parse_starting_offsets(settings.starting_offsets)
     registry = None if settings.registry_conn_id is None else connections.registry_access(settings.registry_conn_id)
-    connection_options = _connection_options(settings)
     ti = context["ti"]
     map_index = -1 if ti.map_index is None else ti.map_index
     planner = PlannerTask(dag_id=ti.dag_id, task_id=ti.task_id, run_id=ti.run_id, map_index=map_index)

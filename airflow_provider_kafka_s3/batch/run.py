@@ -379,7 +379,6 @@ class TopicRun:
     def _append(self, record: RunRecord, view: View, free: Offsets, topic_id: str) -> Plan | None:
         """Append the next plan towards the target; None if another process was faster and the view is stale."""
         claim, tail = next_claim(view, free, max_records=self.request.limits.records_per_batch)
-        # The epochs of the plan are compared with those of earlier plans: the log may have changed since the target.
         ranges: list[LandedRange] = []
         if (landed := pipeline_source(self.source)) is not None:
             ranges = self._ranges(landed, claim, view)
@@ -390,6 +389,7 @@ class TopicRun:
                     f"them as lost: {self.log.remedies.accept_gone(claim)}"
                 )
             claim = Offsets.of((part.partition, part.start, part.end) for part in ranges)
+        # The epochs of the plan are compared with those of earlier plans: the log may have changed since the target.
         log_ends = self.source.log_ends(self.topic, tuple(claim), record.isolation)
         refuse_replaced_log(self.source, self.log, view, log_ends)
         split = self._claimable(claim, {p: end.offset for p, end in log_ends.items()}, record.isolation)
@@ -398,10 +398,11 @@ class TopicRun:
             largest = max(largest, split.read.count)
         layout = pinned(self.request.layout.at(int(self._now() * 1000)))
         merge = layout.rotation.merge_partitions
-        # With many gaps or small slices, the rest is left to the next batch.
-        slices, groups = plan_slices(split.read, max_records=largest, merge=merge)
         source: SourceBatches | UnsetType = UNSET
-        if landed is not None:
+        if landed is None:
+            # With many gaps or small slices, the rest is left to the next batch.
+            slices, groups = plan_slices(split.read, max_records=largest, merge=merge)
+        else:
             slices, groups, batches = join_ranges(ranges, max_records=largest, merge=merge)
             source = SourceBatches(**msgspec.structs.asdict(landed.landed), batches=batches)
         plan = Plan(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from airflow_provider_kafka_s3.batch.planning import OffsetWindow
 from airflow_provider_kafka_s3.batch.request import OnFutureTimestamp, RequestedWindow, RunRequest
 from airflow_provider_kafka_s3.batch.source import Isolation, Source, TimedOffset
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, RecordError
+from airflow_provider_kafka_s3.times import time_text
 
 __all__ = ["is_future", "pipeline_start", "window_of"]
 
@@ -140,22 +140,18 @@ def _first_of(source: Source, topic: str, at: int, ends: Mapping[int, int]) -> d
 
 def _hidden_end(topic: str, hidden: Mapping[int, TimedOffset]) -> RecordError:
     partition, first = min(hidden.items())
-    others = [f"; partition {p}, offset {found.offset}, {_time(found)}" for p, found in sorted(hidden.items())[1:]]
+    others = [
+        f"; partition {p}, offset {found.offset}, {time_text(found.timestamp)}"
+        for p, found in sorted(hidden.items())[1:]
+    ]
     return RecordError(
         f"topic {topic!r} has a record from the future: partition {partition}, offset {first.offset}, timestamp "
-        f"{_time(first)}{''.join(others)}. Kafka resolves a time to the first record that is not older, so every "
-        f"later window would end at this record, and the records after it would be left out silently. Nothing was "
-        f"planned. Read such windows to the current end with on_future_timestamp='read_to_end'; land the topic with "
-        f"offsets='incremental'; or give this run its offsets explicitly, with the conf "
+        f"{time_text(first.timestamp)}{''.join(others)}. Kafka resolves a time to the first record that is not older, "
+        f"so every later window would end at this record, and the records after it would be left out silently. "
+        f"Nothing was planned. Read such windows to the current end with on_future_timestamp='read_to_end'; land the "
+        f"topic with offsets='incremental'; or give this run its offsets explicitly, with the conf "
         f'{{"kafka_s3": {{"offsets": {{"{topic}": {{"{partition}": [start, end]}}}}}}}}'
     )
-
-
-def _time(found: TimedOffset) -> str:
-    try:
-        return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=found.timestamp)).isoformat()
-    except OverflowError:  # after the year 9999; most likely nanoseconds
-        return f"{found.timestamp} ms since 1970, after the year 9999"
 
 
 def _refuse_offsets_outside(

@@ -23,7 +23,7 @@ from airflow_provider_kafka_s3.documents.addresses import TopicAddress
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.inspect.topics import nothing_there, owned_topics
 from airflow_provider_kafka_s3.pipeline import TopicPipeline, open_topic
-from airflow_provider_kafka_s3.reading.landed_source import SourceByLog
+from airflow_provider_kafka_s3.reading.source_by_log import SourceByLog
 from airflow_provider_kafka_s3.registry.client import RegistryClient
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage import bucket as s3_bucket

@@ -26,8 +26,8 @@ from airflow_provider_kafka_s3.layout.partitioners import make_partitioner
 from airflow_provider_kafka_s3.messages import few
 from airflow_provider_kafka_s3.reading.committed_objects import CommittedObjects
 from airflow_provider_kafka_s3.reading.landed_values import why_no_schema
-from airflow_provider_kafka_s3.reading.record_times import time_text
 from airflow_provider_kafka_s3.reading.records import PartName, keeps_offsets, kept_parts
+from airflow_provider_kafka_s3.times import time_text
 
 __all__ = ["divides", "keeps_all_offsets", "require_parts"]
 

@@ -8,7 +8,7 @@ from typing import Final
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.times import EPOCH
 
-__all__ = ["milliseconds", "overlap", "time_text", "window"]
+__all__ = ["milliseconds", "overlap", "window"]
 
 _MILLISECOND: Final = dt.timedelta(milliseconds=1)
 
@@ -44,11 +44,3 @@ def window(since: dt.datetime | None, until: dt.datetime | None) -> tuple[int | 
 def overlap(times: tuple[int, int], low: int | None, high: int | None) -> bool:
     """Whether some of these timestamps, both included, are at ``low`` or later, and before ``high``."""
     return (low is None or times[1] >= low) and (high is None or times[0] < high)
-
-
-def time_text(timestamp: int) -> str:
-    """A timestamp in milliseconds for people: a time of UTC, or the number if it is none."""
-    try:
-        return (EPOCH + timestamp * _MILLISECOND).isoformat()
-    except OverflowError:
-        return f"{timestamp} ms since 1970"

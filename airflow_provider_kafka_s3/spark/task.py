@@ -144,7 +144,7 @@ class SliceTask:
             rows = [Row(-1, -1, attempt, "empty")]
         else:
             rows = self._write(first, itertools.chain([first], nonempty), attempt)
-        yield from as_batches(_ended(rows))
+        yield from _as_batches(_ended(rows))
 
     def write_landed(self, topic: int, group: Sequence[int]) -> list[Row]:
         """Read slices of a plan from the objects of another pipeline, and write their objects; returns the rows.
@@ -313,7 +313,7 @@ def _ended(rows: list[Row]) -> list[Row]:
     return rows
 
 
-def as_batches(rows: Sequence[Row]) -> Iterator[pa.RecordBatch]:
+def _as_batches(rows: Sequence[Row]) -> Iterator[pa.RecordBatch]:
     """Rows as Arrow, some at a time."""
     for start in range(0, len(rows), _ROWS_PER_BATCH):
         yield to_batch(rows[start : start + _ROWS_PER_BATCH])
@@ -345,7 +345,7 @@ class LandedTask:
         """
         for batch in batches:
             for number in int64_values(batch.column(0)).tolist():
-                yield from as_batches(self._task.write_landed(*self._groups[number]))
+                yield from _as_batches(self._task.write_landed(*self._groups[number]))
 
 
 def _held(batches: Iterator[pa.RecordBatch]) -> tuple[list[pa.RecordBatch], bool]:

@@ -27,7 +27,7 @@ from airflow_provider_kafka_s3.exceptions import KafkaS3Error, TopicNotFoundErro
 from airflow_provider_kafka_s3.inspect.topics import owned_topics
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.pipeline import TopicPipeline, open_topic
-from airflow_provider_kafka_s3.reading.landed_source import SourceByLog
+from airflow_provider_kafka_s3.reading.source_by_log import SourceByLog
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.memory import MemoryStore

@@ -24,7 +24,7 @@ import pytest
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.exceptions import RecordError
 from airflow_provider_kafka_s3.pipeline import open_topic
-from airflow_provider_kafka_s3.reading.landed_source import SourceByLog
+from airflow_provider_kafka_s3.reading.source_by_log import SourceByLog
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.spark.spec import JobResult, JobSpec, PlanRef, TopicOutcome
 from airflow_provider_kafka_s3.storage.durable import DurableStore

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
@@ -286,6 +287,25 @@ def test_values_with_a_schema_are_read_from_files_of_avro_and_parquet(kind: Form
     found = rows_of(topic, "compacted", "orders-by-day")
     assert sorted(found, key=str) == sorted(rows_of(direct, "lake", "orders-to-lake"), key=str)
     assert len(found) == 24
+
+
+def test_one_partition_of_a_merged_file_may_have_gaps() -> None:
+    """The offsets of the other one are known, and those of this one are not."""
+    shared = Rotation(merge_partitions=True)
+    declared = JsonConverter(schema=SCHEMA)
+    layout = Layout(topics_dir="lake", format=Parquet(), value_converter=declared, partitioner=Daily(), rotation=shared)
+    topic = Topic(layout, 2)
+    orders(topic, 0, 3)
+    for n in range(3, 6):
+        value = {"n": n, "at": None, "price": None, "tags": [], "more": None}
+        topic.append(json.dumps(value).encode(), partition=1, timestamp=12 * HOUR)
+        topic.kafka.append_marker("orders", 1)
+    topic.land()
+    compacted = Compacted(
+        topic, replace(layout, topics_dir="compacted", value_converter=LandedConverter(), rotation=Rotation())
+    )
+    assert compacted.land("day") == 6
+    assert sorted(row["n"] for row in rows_of(topic, "compacted", "orders-by-day")) == [*range(6)]
 
 
 def rows_of(topic: Topic, topics_dir: str, pipeline: str) -> list[dict[str, Any]]:
