@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         ValuesOnly,
         Window,
     )
+    from airflow_provider_kafka_s3.operators.kafka_s3_expire import KafkaS3ExpireOperator
     from airflow_provider_kafka_s3.operators.kafka_s3_to_iceberg import KafkaS3ToIcebergOperator
     from airflow_provider_kafka_s3.operators.kafka_to_s3 import KafkaToS3Operator
     from airflow_provider_kafka_s3.operators.s3_to_kafka import S3ToKafkaOperator
@@ -85,6 +86,7 @@ __all__ = [
     "JsonLines",
     "JsonSchemaConverter",
     "KafkaLagSensor",
+    "KafkaS3ExpireOperator",
     "KafkaS3ToIcebergOperator",
     "KafkaToS3Operator",
     "KafkaWindowClosedSensor",
@@ -114,6 +116,7 @@ __all__ = [
 _ELSEWHERE: Final = {
     "KafkaLagSensor": "sensors.kafka_lag",
     "KafkaToS3Operator": "operators.kafka_to_s3",
+    "KafkaS3ExpireOperator": "operators.kafka_s3_expire",
     "KafkaS3ToIcebergOperator": "operators.kafka_s3_to_iceberg",
     "S3ToKafkaOperator": "operators.s3_to_kafka",
     "KafkaWindowClosedSensor": "sensors.window_closed",

@@ -25,6 +25,7 @@ def get_provider_info() -> dict[str, Any]:
             {
                 "integration-name": integration,
                 "python-modules": [
+                    "airflow_provider_kafka_s3.operators.kafka_s3_expire",
                     "airflow_provider_kafka_s3.operators.kafka_s3_to_iceberg",
                     "airflow_provider_kafka_s3.operators.kafka_to_s3",
                     "airflow_provider_kafka_s3.operators.s3_to_kafka",

@@ -22,7 +22,7 @@ from airflow_provider_kafka_s3.batch.roll_forward import Recovered, roll_forward
 from airflow_provider_kafka_s3.batch.run import TopicRun
 from airflow_provider_kafka_s3.batch.source import Isolation, Source
 from airflow_provider_kafka_s3.batch.view import View
-from airflow_provider_kafka_s3.config import Layout, Upload
+from airflow_provider_kafka_s3.config import Landed, Layout, Upload
 from airflow_provider_kafka_s3.documents.addresses import TopicAddress
 from airflow_provider_kafka_s3.documents.manifest import Manifest
 from airflow_provider_kafka_s3.documents.offsets import Offsets
@@ -36,6 +36,7 @@ from airflow_provider_kafka_s3.inspect.verify import VerifyRun
 from airflow_provider_kafka_s3.kafka.offsets import ConsumerGroup
 from airflow_provider_kafka_s3.maintenance.abandon import abandon
 from airflow_provider_kafka_s3.maintenance.accept_loss import Absent, absent, accept_deleted, accept_gone, accept_loss
+from airflow_provider_kafka_s3.maintenance.expire import Expired, ExpiryGuard, ExpiryRule, expire
 from airflow_provider_kafka_s3.maintenance.gc import Garbage, collect, find_garbage
 from airflow_provider_kafka_s3.maintenance.last_chunks import find_data_objects, offsets_of_last_chunks
 from airflow_provider_kafka_s3.maintenance.named_batch import require_plan
@@ -281,6 +282,17 @@ class TopicPipeline:
     def accept_gone(self, offsets: Offsets, *, reason: str, operator: str) -> Offsets:
         """See :func:`~airflow_provider_kafka_s3.maintenance.accept_loss.accept_gone`."""
         return accept_gone(self.committer, offsets, reason=reason, operator=operator)
+
+    def expire(
+        self,
+        rule: ExpiryRule,
+        *,
+        landed_in: Callable[[Landed], ExpiryGuard],
+        guards: Sequence[ExpiryGuard] = (),
+        dry_run: bool = False,
+    ) -> Expired:
+        """See :func:`~airflow_provider_kafka_s3.maintenance.expire.expire`."""
+        return expire(self.committer, rule, landed_in=landed_in, guards=guards, now=self._now(), dry_run=dry_run)
 
     def undecided(self) -> tuple[int, ...]:
         """See :func:`~airflow_provider_kafka_s3.maintenance.release.undecided`."""

@@ -3,7 +3,8 @@
 The second pipeline reads what the first one has landed, not Kafka. Its run takes all batches that are complete by then,
 each once. It needs another `topics_dir`, since a topic has one pipeline below a prefix.
 
-The first DAG keeps the data minutes behind Kafka, in many small objects; the second one makes few large ones of them.
+The first DAG keeps the data minutes behind Kafka, in many small objects; the second one makes few large ones of them,
+and deletes the small ones of batches that were landed a week ago. What is not in the large ones is kept.
 """
 
 from __future__ import annotations
@@ -14,7 +15,15 @@ from typing import Any
 
 from airflow.providers.common.compat.sdk import DAG
 
-from airflow_provider_kafka_s3 import Daily, Hourly, JsonLines, KafkaToS3Operator, Landed, Rotation
+from airflow_provider_kafka_s3 import (
+    Daily,
+    Hourly,
+    JsonLines,
+    KafkaS3ExpireOperator,
+    KafkaToS3Operator,
+    Landed,
+    Rotation,
+)
 
 BUCKET = os.environ.get("KAFKA_TO_S3_BUCKET", "lake")
 OF_BOTH: dict[str, Any] = {
@@ -38,7 +47,7 @@ with DAG(dag_id="kafka_to_s3_to_compact", schedule="@hourly", **OF_BOTH):
     )
 
 with DAG(dag_id="kafka_to_s3_compact", schedule="@daily", **OF_BOTH):
-    KafkaToS3Operator(
+    compact = KafkaToS3Operator(
         task_id="compact",
         topics="searches",
         bucket=BUCKET,
@@ -51,3 +60,12 @@ with DAG(dag_id="kafka_to_s3_compact", schedule="@daily", **OF_BOTH):
         partitioner=Daily(),
         rotation=Rotation(merge_partitions=True),
     )
+    expire = KafkaS3ExpireOperator(
+        task_id="expire",
+        topics="searches",
+        bucket=BUCKET,
+        pipeline="searches-raw",
+        landed_in=Landed(pipeline="searches-by-day", topics_dir="compacted"),
+        least_age=timedelta(days=7),
+    )
+    compact >> expire

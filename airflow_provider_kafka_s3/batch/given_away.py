@@ -26,7 +26,7 @@ _SWAPS: Final = 5
 
 
 def owning_tables(log: TopicLog) -> tuple[OwningTable, ...]:
-    """The tables that own objects of a topic, by their names; a listing, and a request for each.
+    """The tables of a topic, with the objects that they own, by their names; a listing, and a request for each.
 
     Raises:
         ControlError: a document cannot be trusted.
@@ -40,17 +40,12 @@ def give_to_table(log: TopicLog, table: str, last: int) -> None:
     _record(log, OwningTable(topic=log.topic, table=table, last=last), may_go_back=False)
 
 
-def begin_table(log: TopicLog, table: str, *, owns: bool) -> None:
-    """Record that a table which is about to be made has no objects yet, whatever one of its name had before.
+def begin_table(log: TopicLog, table: str) -> None:
+    """Record that a table which is about to be made owns no objects yet, whatever one of its name had before.
 
-    Args:
-        log: the control documents of the topic.
-        table: its name.
-        owns: whether it will own objects; else there may be no document.
+    So the log names all of its tables, also those that never own an object: what they have is not deleted.
     """
-    key = addresses.table_key(log.prefix, table)
-    if owns or _read(log, key) is not None:
-        _record(log, OwningTable(topic=log.topic, table=table, last=0), may_go_back=True)
+    _record(log, OwningTable(topic=log.topic, table=table, last=0), may_go_back=True)
 
 
 def rows_in_table(table: str) -> str:
@@ -87,7 +82,11 @@ class GivenAway:
         layout = plan.layout
         if layout is None or key.startswith(dead_letters_prefix(layout, plan.topic)) or sibling_of_key(layout, key):
             return None
-        return next((owner.table for owner in self._tables if plan.batch <= owner.last), None)
+        return self.table_of_batch(plan.batch)
+
+    def table_of_batch(self, batch: int) -> str | None:
+        """The table that the objects of values of a batch were given to; None: to none."""
+        return next((owner.table for owner in self._tables if batch <= owner.last), None)
 
 
 def _read(log: TopicLog, key: str) -> tuple[OwningTable, str] | None:

@@ -11,10 +11,12 @@ from typing import Final
 
 from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.coverage import Covering
+from airflow_provider_kafka_s3.batch.expiry import expired_objects
 from airflow_provider_kafka_s3.batch.given_away import GivenAway
 from airflow_provider_kafka_s3.batch.rebuild import Lost, batch_loss
 from airflow_provider_kafka_s3.batch.remedies import RESTORE_RUN
 from airflow_provider_kafka_s3.batch.request import OnMissing
+from airflow_provider_kafka_s3.documents.expiry import ExpiredObjects
 from airflow_provider_kafka_s3.documents.manifest import ObjectEntry
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.documents.plan import Plan
@@ -34,7 +36,7 @@ def require_objects(
 ) -> tuple[int, int]:
     """Check by HEAD every object of committed batches that may hold offsets of a target.
 
-    Objects that were given to a table, or accepted as lost, may be gone.
+    Objects that were given to a table, or accepted as lost, may be gone. Expired ones are not looked for.
 
     Args:
         committer: decides and completes the batches of the topic.
@@ -54,7 +56,7 @@ def require_objects(
     missing: list[tuple[Plan, list[ObjectEntry]]] = []
     given_away = GivenAway(committer.log)
     existing = restored = 0
-    for group in _groups(batches, target):
+    for group in _groups(batches, target, expired_objects(committer.log)):
         intact = committer.parallel(lambda pair: committer.objects.is_intact(*pair), group)
         existing += sum(intact)
         gone: dict[int, tuple[Plan, list[ObjectEntry]]] = {}
@@ -87,11 +89,14 @@ def require_objects(
     return existing + restored, restored
 
 
-def _groups(batches: Iterable[Covering], target: Offsets) -> Iterator[list[tuple[Plan, ObjectEntry]]]:
+def _groups(
+    batches: Iterable[Covering], target: Offsets, expired: ExpiredObjects
+) -> Iterator[list[tuple[Plan, ObjectEntry]]]:
     """Objects of several small batches together, so that they are checked at the same time."""
     group: list[tuple[Plan, ObjectEntry]] = []
     for batch in batches:
-        group += [(batch.plan, entry) for entry in batch.objects(target)]
+        plan = batch.plan
+        group += [(plan, entry) for entry in batch.objects(target) if not expired.has(plan.batch, entry)]
         if len(group) >= _HEADS_AT_ONCE:
             yield group
             group = []

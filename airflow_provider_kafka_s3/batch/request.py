@@ -158,6 +158,7 @@ class Verification:
         restored: keys that were written again from Kafka.
         accepted: keys of absent objects whose loss was accepted.
         given: keys of absent objects that were given to a table, which may delete them.
+        expired: number of objects that were deleted on purpose, or will be; they were not looked for.
         uncovered: offsets of the window that no committed batch covers; the action ``land`` lands them.
         undated: landed offsets that retention has deleted from Kafka. Without their timestamps it is unknown whether
             they belong to the window of time, so their objects were not checked.
@@ -169,6 +170,7 @@ class Verification:
     restored: tuple[str, ...] = ()
     accepted: tuple[str, ...] = ()
     given: tuple[str, ...] = ()
+    expired: int = 0
     uncovered: Offsets = NO_OFFSETS
     undated: Offsets = NO_OFFSETS
 

@@ -403,7 +403,9 @@ class TopicRun:
             # With many gaps or small slices, the rest is left to the next batch.
             slices, groups = plan_slices(split.read, max_records=largest, merge=merge)
         else:
-            slices, groups, batches = join_ranges(ranges, max_records=largest, merge=merge)
+            # A batch of the source is deleted as a whole.
+            left = [part for part in ranges if not Offsets.of([part[:3]]) & split.skipped]
+            slices, groups, batches = join_ranges(left, max_records=largest, merge=merge)
             source = SourceBatches(**msgspec.structs.asdict(landed.landed), batches=batches)
         plan = Plan(
             batch=view.next,

@@ -16,6 +16,7 @@ from airflow_provider_kafka_s3.cli import (
     convert,
     ddl,
     doctor,
+    expire,
     infer,
     maintenance,
     metrics,
@@ -41,7 +42,7 @@ log = logging.getLogger(__name__)
 
 _MODULES: Final = (
     *(status, metrics, ui, verify, cat, table, ddl, infer, replay),
-    *(maintenance, repair, doctor, convert, takeover),
+    *(maintenance, expire, repair, doctor, convert, takeover),
 )
 """Each has its commands, in the order of the help."""
 _SECRETS: Final = (

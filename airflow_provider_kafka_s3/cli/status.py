@@ -92,6 +92,9 @@ def _status_lines(state: TopicStatus, reset: str) -> list[str | Line | Table]:
         f"  objects of batches up to {last} are given to table {printable(table, shown=_SHOWN)}, which may delete them"
         for table, last in state.tables.items()
     ]
+    if state.expired or state.expiring:
+        waiting = f"; {count(state.expiring, 'object')} not deleted yet" if state.expiring else ""
+        lines.append(f"  {count(state.expired, 'batch')} expired{waiting}")
     if state.open:
         lines.append("  open batches:")
         rows = [

@@ -18,10 +18,11 @@ from airflow_provider_kafka_s3.messages import count
 from airflow_provider_kafka_s3.tables.installed import require_iceberg
 
 if TYPE_CHECKING:
+    from airflow_provider_kafka_s3.pipeline import TopicPipeline
     from airflow_provider_kafka_s3.tables.iceberg.topic_table import TopicTable
     from airflow_provider_kafka_s3.tables.partitions import PartitionedTable
 
-__all__ = ["COMMANDS", "table"]
+__all__ = ["COMMANDS", "add_catalog", "open_table", "table"]
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
@@ -32,14 +33,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         "check: compare its files with the log; of one of Glue or Hive: sync: add the partitions that it lacks",
     )
     parser.add_argument("--table", required=True, help="name of the table, such as lake.orders")
-    parser.add_argument(
-        "--iceberg-conn-id",
-        metavar="ID",
-        help="Airflow connection of type iceberg of the catalog [KAFKA_S3_ICEBERG_CONN_ID]",
-    )
-    parser.add_argument(
-        "--catalog-config", metavar="FILE", help="JSON file of pyiceberg's properties of the catalog, with secrets"
-    )
+    add_catalog(parser)
     parser.add_argument(
         "--partition-by",
         action="append",
@@ -76,20 +70,22 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_catalog(parser: argparse.ArgumentParser) -> None:
+    """Add the options for a catalog of Iceberg."""
+    parser.add_argument(
+        "--iceberg-conn-id",
+        metavar="ID",
+        help="Airflow connection of type iceberg of the catalog [KAFKA_S3_ICEBERG_CONN_ID]",
+    )
+    parser.add_argument(
+        "--catalog-config", metavar="FILE", help="JSON file of pyiceberg's properties of the catalog, with secrets"
+    )
+
+
 def table(access: Access) -> Answer:
     """Add the batches of a topic to a table of Iceberg, or its folders to one of Glue or Hive; or compare the two."""
     if access.arguments.action == _SYNC:
         return _sync(access)
-    require_iceberg()
-    topic_table = _open(access)
-    with topic_table.catalog:
-        return _ACTIONS[access.arguments.action](access, topic_table)
-
-
-def _open(access: Access) -> TopicTable:
-    from airflow_provider_kafka_s3.tables.iceberg.catalog import open_catalog, with_files
-    from airflow_provider_kafka_s3.tables.iceberg.topic_table import TopicTable
-
     arguments = access.arguments
     settings = TableSettings(
         partition_by=tuple(arguments.partition_by),
@@ -98,10 +94,20 @@ def _open(access: Access) -> TopicTable:
         # The operator has the setting; a command that expired what it keeps would be a surprise.
         keep_snapshots=None,
     )
-    topic = access.landed_topic()
-    name, properties = _catalog(arguments)
-    catalog = open_catalog(name, with_files(properties, *access.s3_access))
-    return TopicTable(catalog, arguments.table, topic.log, settings)
+    topic_table = open_table(access, access.landed_topic(), arguments.table, settings)
+    with topic_table.catalog:
+        return _ACTIONS[arguments.action](access, topic_table)
+
+
+def open_table(access: Access, topic: TopicPipeline, name: str, settings: TableSettings) -> TopicTable:
+    """A table of Iceberg and the topic whose objects it has; the caller closes its catalog."""
+    require_iceberg()
+    from airflow_provider_kafka_s3.tables.iceberg.catalog import open_catalog, with_files
+    from airflow_provider_kafka_s3.tables.iceberg.topic_table import TopicTable
+
+    called, properties = _catalog(access.arguments)
+    catalog = open_catalog(called, with_files(properties, *access.s3_access))
+    return TopicTable(catalog, name, topic.log, settings)
 
 
 def _catalog(arguments: argparse.Namespace) -> tuple[str, dict[str, Any]]:

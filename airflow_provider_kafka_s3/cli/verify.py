@@ -66,15 +66,17 @@ def _verify(access: Access, topic: TopicPipeline) -> tuple[dict[str, Any], str, 
         "restored": list(verified.restored),
         "accepted": list(verified.accepted),
         "given": list(verified.given),
+        "expired": verified.expired,
         "uncovered": verified.uncovered.to_json(),
     }
     restored = f", {count(len(verified.restored), 'object')} written again" if verified.restored else ""
     accepted = f", {count(len(verified.accepted), 'object')} accepted as lost" if verified.accepted else ""
     of_tables = f", {count(len(verified.given), 'object')} gone that a table owns" if verified.given else ""
+    expired = f", {count(verified.expired, 'object')} expired" if verified.expired else ""
     intact = f"{count(verified.objects, 'object')} intact, {size(verified.size)} read"
     return (
         report,
-        f"{log.topic}: {intact}{restored}{accepted}{of_tables}",
+        f"{log.topic}: {intact}{restored}{accepted}{of_tables}{expired}",
         False,
     )
 

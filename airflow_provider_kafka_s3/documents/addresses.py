@@ -23,6 +23,7 @@ __all__ = [
     "batches_prefix",
     "control_prefix",
     "encode_part",
+    "expiry_key",
     "index_key",
     "indexes_prefix",
     "manifest_key",
@@ -184,6 +185,11 @@ def table_key(prefix: str, table: str) -> str:
 def tables_prefix(prefix: str) -> str:
     """The prefix of :func:`table_key`; ends with ``/``."""
     return f"{prefix}tables/"
+
+
+def expiry_key(prefix: str) -> str:
+    """The document of the objects that were deleted on purpose, below a :func:`control_prefix`."""
+    return f"{prefix}expiry.json"
 
 
 def set_aside_key(prefix: str, key: str) -> str:

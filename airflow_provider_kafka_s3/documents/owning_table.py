@@ -1,4 +1,4 @@
-"""The document of a table that owns objects of a topic: up to which batch it may delete them."""
+"""The document of a table of a topic: up to which batch it owns the objects, and may delete them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ __all__ = ["OwningTable"]
 
 
 class OwningTable(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A table whose engines may delete objects of a topic, once it has their rows.
+    """A table of a topic, whose engines may delete the objects that it owns.
 
     Attributes:
         topic: the Kafka topic.
         table: name of the table, without its catalog.
-        last: the objects of values of the batches up to this number are given to it; 0: none are.
+        last: the objects of values of the batches up to this number are given to it; 0: none are, or not yet.
     """
 
     topic: str

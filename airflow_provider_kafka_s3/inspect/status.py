@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from airflow_provider_kafka_s3.batch.expiry import read_expiry
 from airflow_provider_kafka_s3.batch.given_away import owning_tables
 from airflow_provider_kafka_s3.batch.held_back import held_back
 from airflow_provider_kafka_s3.batch.log import TopicLog
@@ -107,6 +108,8 @@ class TopicStatus:
         partitions: see :class:`PartitionStatus`.
         marker: that it is of.
         tables: the last batch whose objects are given to a table, by its name.
+        expired: number of batches whose objects were deleted on purpose, or will be.
+        expiring: number of objects that will be deleted, and are not yet.
     """
 
     pipeline: str
@@ -120,6 +123,8 @@ class TopicStatus:
     partitions: tuple[PartitionStatus, ...]
     marker: Marker
     tables: Mapping[str, int] = field(default_factory=dict)
+    expired: int = 0
+    expiring: int = 0
 
     @property
     def recreated(self) -> bool:
@@ -147,6 +152,8 @@ class TopicStatus:
             "last": [_batch_json(b) for b in self.last],
             "partitions": [{**vars(p)} for p in self.partitions],
             "tables": {**self.tables},
+            "expired": self.expired,
+            "expiring": self.expiring,
         }
 
 
@@ -179,12 +186,15 @@ def topic_status(
         return None
     view = topic_log.view(stored)
     numbers = sorted({*view.open_plans, *range(max(1, view.next - last), view.next)})
+    expiry = read_expiry(topic_log)
     described = {b.batch: b for b in in_threads(lambda n: _batch(topic_log, view.marker, n), numbers, threads=16)}
     return replace(
         _of_view(topic_log, view, source, isolation),
         open=tuple(described[n] for n in sorted(view.open_plans)),
         last=tuple(described[n] for n in numbers if n >= view.next - last),
         tables={owner.table: owner.last for owner in owning_tables(topic_log) if owner.last},
+        expired=0 if expiry is None else sum(end - first for first, end in expiry[0].objects.batches),
+        expiring=0 if expiry is None else sum(one.number for one in expiry[0].waiting),
     )
 
 

@@ -17,6 +17,7 @@ from isal import isal_zlib
 from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.coverage import Covering, covering_downward, covering_upward
 from airflow_provider_kafka_s3.batch.derived.registry import follow_run
+from airflow_provider_kafka_s3.batch.expiry import expired_objects
 from airflow_provider_kafka_s3.batch.given_away import GivenAway
 from airflow_provider_kafka_s3.batch.incarnation import require_topic_id
 from airflow_provider_kafka_s3.batch.object_metadata import has_crc32, matches
@@ -124,6 +125,7 @@ def _verify(committer: Committer, request: RunRequest, record: RunRecord | None)
             restored=tuple(findings.restored),
             accepted=tuple(findings.accepted),
             given=tuple(findings.given),
+            expired=findings.expired,
             uncovered=uncovered,
             undated=undated,
         ),
@@ -199,12 +201,14 @@ class _Findings:
     restored: list[str] = field(default_factory=list)
     accepted: list[str] = field(default_factory=list)
     given: dict[str, str] = field(default_factory=dict)
+    expired: int = 0
     damaged: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
     lost_batches: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._given_away = GivenAway(self.committer.log)
+        self._expired = expired_objects(self.committer.log)
 
     def read(self, covering: Iterator[Covering]) -> None:
         """Read the objects of all these batches."""
@@ -214,7 +218,9 @@ class _Findings:
             for batch in covering:
                 self.batches.append(batch.summary(self.committer.log, self.request.run))
                 entries = batch.objects(self.target)
-                group += [(batch.plan, entry) for entry in entries]
+                left = [entry for entry in entries if not self._expired.has(batch.plan.batch, entry)]
+                self.expired += len(entries) - len(left)
+                group += [(batch.plan, entry) for entry in left]
                 self.committer.log.forget(batch.plan.batch)
                 if len(group) >= _GROUP:
                     self._read_group(group, advance)

@@ -19,6 +19,7 @@ from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.derived.log_indexes import LogIndexes
 from airflow_provider_kafka_s3.batch.derived.port import Rewritten
 from airflow_provider_kafka_s3.batch.derived.registry import repair_derived
+from airflow_provider_kafka_s3.batch.expiry import expired_objects
 from airflow_provider_kafka_s3.batch.given_away import GivenAway
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.log_index import summaries
@@ -393,7 +394,7 @@ def _reported(committer: Committer, planned: range, known: Marker | None) -> Ite
 
 def _decided(committer: Committer, planned: range, known: Marker | None) -> Iterator[_Decided]:
     """Per plan its decision, and its absent objects unless the marker has it as complete; a block at a time."""
-    given_away = GivenAway(committer.log)
+    given_away, expired = GivenAway(committer.log), expired_objects(committer.log)
     for start in range(0, len(planned), _READERS):
         numbers = planned[start : start + _READERS]
         block = committer.parallel(lambda n: committer.log.require_plan(n)[0], numbers, threads=_READERS)
@@ -404,7 +405,14 @@ def _decided(committer: Committer, planned: range, known: Marker | None) -> Iter
         )
         decided = list(zip(block, decisions, strict=True))
         unresolved = [(p, decision) for p, decision in decided if known is None or not known.is_resolved(p.batch)]
-        entries = [(plan, entry) for plan, decision in unresolved if decision for entry in decision.objects]
+        entries = [
+            (plan, entry)
+            for plan, decision in unresolved
+            if decision
+            for entry in decision.objects
+            # Only objects of complete batches expire.
+            if not expired.has(plan.batch, entry)
+        ]
         intact = committer.parallel(lambda item: committer.objects.is_intact(*item), entries)
         missing: dict[int, list[ObjectEntry]] = {}
         for (plan, entry), exists in zip(entries, intact, strict=True):

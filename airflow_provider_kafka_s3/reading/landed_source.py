@@ -12,6 +12,7 @@ import pyarrow as pa
 from msgspec import UNSET
 
 from airflow_provider_kafka_s3.batch.coverage import Covering, covering_downward
+from airflow_provider_kafka_s3.batch.expiry import expired_objects
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.source import (
     Isolation,
@@ -76,7 +77,8 @@ class LandedSource(PipelineSource):
     """The objects of another pipeline in the same bucket.
 
     It has the records up to the last batch before which all are complete, as any reader has. Offsets without a record
-    in any object are those of Kafka that had none, and of what was accepted as lost.
+    in any object are those of Kafka that had none, and of what was accepted as lost. It begins behind the first batches
+    that were deleted on purpose, as a log of Kafka behind what retention has deleted.
 
     Args:
         store: the bucket.
@@ -105,8 +107,9 @@ class LandedSource(PipelineSource):
 
     @override
     def earliest(self, topic: str, partitions: Sequence[int]) -> dict[int, int]:
-        readable = self.readable(topic)
-        return {p: readable[p][0][0] if readable[p] else 0 for p in partitions}
+        latest, readable = self._latest(topic), self.readable(topic)
+        left = readable - latest.snapshot.coverage.expired(latest.marker.generation)
+        return {p: left[p][0][0] if left[p] else readable.end(p) or 0 for p in partitions}
 
     @override
     def ends(self, topic: str, partitions: Sequence[int], isolation: Isolation) -> dict[int, int]:
@@ -127,7 +130,7 @@ class LandedSource(PipelineSource):
 
         A record from the future is in every later window, as in Kafka, and its time shows it.
         """
-        latest = self._latest(topic)
+        latest, expired = self._latest(topic), expired_objects(self._log(topic))
         first: dict[int, tuple[int, int]] = {}
 
         def look(batches: Iterable[IndexedBatch]) -> None:
@@ -135,7 +138,7 @@ class LandedSource(PipelineSource):
             for batch in batches:
                 if batch.status != "commit" or not batch.has_times or batch.max_timestamp < timestamp_ms:
                     continue
-                if batch.generation != latest.marker.generation:
+                if batch.generation != latest.marker.generation or expired.has_all(batch.batch):
                     continue
                 for low_partition, high_partition, low, _ in batch.boxes:
                     for p in range(low_partition, high_partition + 1):
@@ -321,12 +324,12 @@ def _covering(topic_log: TopicLog, marker: Marker, offsets: Offsets) -> Iterator
 
 
 def _require_parts(objects: CommittedObjects, layout: Layout) -> None:
-    """See :func:`require_parts`; objects that were accepted as lost are not read, so they need to have nothing."""
+    """See :func:`require_parts`; objects that nobody expects any more are not read, so they need to have nothing."""
     entries = objects.of_records()
     try:
         require_parts(objects, entries, layout)
     except ConfigurationError:
-        lost = objects.log.amended_keys(objects.plan.batch)[0]
-        if not lost:
+        left = objects.expected(entries)
+        if len(left) == len(entries):
             raise
-        require_parts(objects, [entry for entry in entries if entry.key not in lost], layout)
+        require_parts(objects, left, layout)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from airflow_provider_kafka_s3.batch.expiry import expired_objects
 from airflow_provider_kafka_s3.batch.given_away import GivenAway, rows_in_table
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.remedies import RESTORE_RUN
@@ -31,6 +32,11 @@ def missing_object(store: DurableStore, one: SnapshotObject) -> MissingObjectErr
     if owner is not None:
         address = TopicAddress(topics_dir=topics_dir, pipeline=owner[0].pipeline, topic=one.topic)
         log = TopicLog(store, address)
+        if expired_objects(log).has(one.batch, one.entry):
+            return MissingObjectError(
+                f"{where}: it was deleted on purpose, by `kafka-s3 expire`, since this snapshot was opened. Open "
+                f"another one, or read the pipeline that has its records"
+            )
         if (table := GivenAway(log).table(log.require_plan(one.batch)[0], one.key)) is not None:
             return MissingObjectError(f"{where}. {rows_in_table(table)}")
     return MissingObjectError(

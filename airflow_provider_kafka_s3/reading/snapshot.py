@@ -1,23 +1,26 @@
 """Snapshots: the committed objects of a topic, at a batch.
 
 A listing of the bucket is exact only while nothing is in flight and nothing was accepted as lost. The log is exact
-always: an object is read if a resolved batch lists it and no amend records it as lost.
+always: an object is read if a resolved batch lists it, no amend records it as lost, and it has not expired.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
+from airflow_provider_kafka_s3.batch.expiry import expired_objects, read_expiry
 from airflow_provider_kafka_s3.batch.location import TopicLocation
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.topic_summary import amended_batches, is_of_log, read_summary
 from airflow_provider_kafka_s3.documents.addresses import TopicAddress
 from airflow_provider_kafka_s3.documents.codec import MAX_BATCH
+from airflow_provider_kafka_s3.documents.expiry import ExpiredObjects
 from airflow_provider_kafka_s3.documents.log_index import IndexedBatch
 from airflow_provider_kafka_s3.documents.manifest import Manifest
 from airflow_provider_kafka_s3.documents.marker import Marker
@@ -266,7 +269,12 @@ class Snapshot:
         else:
             checksums = {one.batch: checksums_of(one) for one in self._of_numbers(batches) if selection.has(one)}
         self._checksums |= checksums
-        return [*checksums]
+        return [batch for batch in checksums if not self._expired.has_all(batch)]
+
+    @functools.cached_property
+    def _expired(self) -> ExpiredObjects:
+        """Objects that were deleted on purpose, or will be; fixed when they are first looked at."""
+        return expired_objects(self.log)
 
     def read_index(self, use: Callable[[Iterable[IndexedBatch]], T]) -> T:
         """The result of a function of all its batches, in the order of their numbers; it may be called twice."""
@@ -276,19 +284,31 @@ class Snapshot:
         """Numbers of the complete batches, the last one first; those behind an open one are among them."""
         return self._marker.resolved_downward()
 
-    def lost_urls(self, last: int) -> frozenset[str]:
-        """URLs of all objects of the batches up to a number that were accepted as lost since their commit.
+    def lost_urls(self, last: int) -> tuple[frozenset[str], int]:
+        """URLs of the objects of the batches up to a number that were accepted as lost, or will be deleted on purpose.
 
         The summary of the topic names their batches, of which only the amends are read. Without a summary the names of
-        the log are listed, a request for each 500 batches.
+        the log are listed, a request for each 500 batches. Of those that will be deleted, manifests are read.
+
+        Returns:
+            The URLs, and a number that grows with each such object, also when it is deleted.
         """
         summary = read_summary(self.log.store, self.log.address)
         if summary is None or not is_of_log(self.log, summary):
             amended = amended_batches(self.log, 1, last)
         else:
             amended = {batch for first, end in summary.amended for batch in range(first, min(end, last + 1))}
-        lost = self._lost_of(sorted(amended))
-        return frozenset(self.log.store.url(key) for keys in lost.values() for key in keys)
+        lost = self._amended_keys(sorted(amended))
+        keys = {key for of_batch in lost.values() for key in of_batch}
+        number, expiry = len(keys), read_expiry(self.log)
+        if expiry is not None:
+            number += expiry[0].number
+            waiting = [n for one in expiry[0].waiting for r in one.objects.numbers() for n in range(*r) if n <= last]
+            for batch in sorted({*waiting}):
+                decision, _ = self.log.require_decision(batch)
+                keys |= {entry.key for entry in decision.objects if expiry[0].objects.has(batch, entry)}
+                self.log.forget(batch)
+        return frozenset(map(self.log.store.url, keys)), number
 
     def urls(self, **selection: Any) -> list[str]:
         """URLs of objects, for readers that take a list of files; arguments as of :meth:`objects`."""
@@ -344,13 +364,19 @@ class Snapshot:
         if self._coverage is None:
             is_whole = self.since == 0 and self.batch == self._marker.last_resolved
             self._coverage = SnapshotCoverage(
-                self.log, self._marker, self._batches, self.batch, is_latest=self._is_latest, is_whole=is_whole
+                self.log,
+                self._marker,
+                self._batches,
+                self.batch,
+                self._expired,
+                is_latest=self._is_latest,
+                is_whole=is_whole,
             )
         return self._coverage
 
     @property
     def records(self) -> int:
-        """Records of all batches; dead letters, and null values that were left out, are not among them.
+        """Records of all batches, expired ones included; dead letters, and null values that were left out, are not.
 
         Those of :meth:`objects` are less by :attr:`tombstones`.
         """
@@ -393,7 +419,7 @@ class Snapshot:
         return itertools.chain.from_iterable(self._read[batch] for batch in batches)
 
     def documents(self, batches: Sequence[int]) -> Iterator[tuple[Plan, Manifest, frozenset[str]]]:
-        """The plan and the manifest of committed batches, and the keys that were accepted as lost since.
+        """The plan and the manifest of committed batches, and the keys that were accepted as lost since, or expired.
 
         Several batches are read at the same time; the log does not keep their documents.
 
@@ -412,7 +438,8 @@ class Snapshot:
             for (plan, plan_sha256), (decision, manifest_sha256) in zip(plans, decisions, strict=True):
                 self.log.forget(plan.batch)
                 self._compare(plan.batch, plan_sha256, manifest_sha256)
-                yield plan, decision, lost.get(plan.batch, frozenset())
+                expired = {entry.key for entry in decision.objects if self._expired.has(plan.batch, entry)}
+                yield plan, decision, lost.get(plan.batch, frozenset()) | expired
 
     def _compare(self, batch: int, plan_sha256: str, manifest_sha256: str) -> None:
         """Raise LogTamperedError if the index of the log is not made from these documents."""
@@ -430,9 +457,9 @@ class Snapshot:
         numbers = sorted(batches)
         if numbers and len(numbers) > max(_AMENDS_LOOKED_UP, (numbers[-1] - numbers[0]) // _OF_PAGE):
             numbers = sorted(amended_batches(self.log, numbers[0], numbers[-1]) & {*numbers})
-        return self._lost_of(numbers)
+        return self._amended_keys(numbers)
 
-    def _lost_of(self, batches: Sequence[int]) -> dict[int, frozenset[str]]:
+    def _amended_keys(self, batches: Sequence[int]) -> dict[int, frozenset[str]]:
         lost = in_threads(lambda batch: self.log.amended_keys(batch)[0], batches, threads=_READERS)
         return dict(zip(batches, lost, strict=True))
 

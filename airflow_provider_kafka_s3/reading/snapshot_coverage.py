@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.documents.expiry import ExpiredObjects
 from airflow_provider_kafka_s3.documents.log_index import IndexedBatch
 from airflow_provider_kafka_s3.documents.marker import Marker
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
@@ -21,6 +22,7 @@ class SnapshotCoverage:
         marker: as the snapshot has read it.
         batches: of the snapshot.
         batch: number of the last one.
+        expired: objects that were deleted on purpose, or will be.
         is_latest: whether the snapshot is the latest state, and not one at a batch that was named.
         is_whole: whether it has all batches that the marker has as resolved.
     """
@@ -31,6 +33,7 @@ class SnapshotCoverage:
         marker: Marker,
         batches: SummarizedBatches,
         batch: int,
+        expired: ExpiredObjects,
         *,
         is_latest: bool,
         is_whole: bool,
@@ -41,7 +44,9 @@ class SnapshotCoverage:
         self._batch = batch
         self._is_latest = is_latest
         self._is_whole = is_whole
+        self._expired_objects = expired
         self._claimed: dict[int, Offsets] = {}
+        self._expired: dict[int, Offsets] = {}
 
     def claimed(self, generation: int) -> Offsets:
         """Offsets of a generation that its batches have, in objects or as accepted gaps; by hulls, maybe a few more."""
@@ -65,10 +70,29 @@ class SnapshotCoverage:
     def landed(self, generation: int) -> Offsets:
         """Offsets of a generation that committed batches have in objects."""
         claimed = self.claimed(generation)
-        return claimed - self._marker.lost_in(generation) if claimed else NO_OFFSETS
+        return claimed - self._marker.lost_in(generation) - self.expired(generation) if claimed else NO_OFFSETS
+
+    def expired(self, generation: int) -> Offsets:
+        """Offsets of a generation whose batches have no object any more, on purpose; by hulls, maybe a few more."""
+        if not self._expired_objects.batches or generation > self._marker.generation:
+            return NO_OFFSETS
+        if generation not in self._expired:
+            covered = self._marker.covered_in(generation)
+
+            def claims(batches: Iterable[IndexedBatch]) -> Offsets:
+                ranges: list[tuple[int, int, int]] = []
+                for batch in batches:
+                    if batch.generation != generation or not self._expired_objects.has_all(batch.batch):
+                        continue
+                    claim = _hull(batch, covered) if batch.claim is None else batch.claim
+                    ranges += [(p, start, end) for p, parts in claim.items() for start, end in parts]
+                return Offsets.of(ranges)
+
+            self._expired[generation] = self._batches.read(claims) & covered
+        return self._expired[generation]
 
     def lost(self, generation: int, low: int | None = None, high: int | None = None) -> Offsets:
-        """Offsets of a generation that are in no object: of batches that were abandoned as lost, or deleted by Kafka.
+        """Offsets of a generation that are in no object: abandoned as lost, deleted by Kafka, or deleted on purpose.
 
         Args:
             generation: incarnation of the topic.
@@ -76,7 +100,9 @@ class SnapshotCoverage:
                 earlier, or all later, are left out.
             high: end of the timestamps.
         """
-        if generation > self._marker.generation or not (lost := self._marker.lost_in(generation)):
+        if generation > self._marker.generation:
+            return NO_OFFSETS
+        if not (lost := self._marker.lost_in(generation) | self.expired(generation)):
             return NO_OFFSETS
         return self._in_window(generation, lost & self.claimed(generation), low, high)
 

@@ -2,8 +2,8 @@
 
 An :class:`~airflow_provider_kafka_s3.storage.port.ObjectStore` sends one request. This module repeats what is safe to
 repeat. After a response that an earlier, lost write of the same caller may have caused, it reads the object instead of
-reporting a failure: see "Outcomes" in ``docs/design/commit-protocol.md``. It never deletes anything. The caller
-decides what a Complete achieved, because only the caller can compare a HEAD with a manifest.
+reporting a failure: see "Outcomes" in ``docs/design/commit-protocol.md``. The caller decides what
+a Complete achieved, because only the caller can compare a HEAD with a manifest.
 """
 
 from __future__ import annotations
@@ -294,6 +294,12 @@ class DurableStore:
             return
         with ThreadPoolExecutor(min(threads, len(uploads)), thread_name_prefix="abort") as pool:
             list(pool.map(abort, uploads))
+
+    def delete_objects(self, keys: Sequence[str]) -> Mapping[str, str]:
+        """Delete up to a thousand objects; returns why the store keeps some of them, by their keys."""
+        return self.retrier.call(
+            lambda: self.store.delete_objects(keys), what=f"DeleteObjects {self.url(keys[0])} and others"
+        )
 
     def upload_exists(self, key: str, upload_id: str) -> bool:
         """Whether the upload is still pending."""

@@ -185,6 +185,12 @@ class MemoryStore(ObjectStore):
             pending = sorted((u.key, i, u.initiated) for i, u in self._uploads.items() if u.key.startswith(prefix))
         return iter([PendingUpload(key, upload_id, initiated) for key, upload_id, initiated in pending])
 
+    @override
+    def delete_objects(self, keys: Sequence[str]) -> Mapping[str, str]:
+        for key in keys:
+            self.delete(key)
+        return {}
+
     def copy(self) -> MemoryStore:
         """Another bucket with the same objects and pending uploads."""
         other = MemoryStore(self._bucket, clock=self._clock)
@@ -199,7 +205,7 @@ class MemoryStore(ObjectStore):
         return other
 
     def delete(self, key: str) -> None:
-        """Delete an object, as a user of the bucket may; the protocol never does. No error if the key is missing."""
+        """Delete an object, as a user of the bucket may. No error if the key is missing."""
         with self._lock:
             self._objects.pop(key, None)
             self._tags.pop(key, None)

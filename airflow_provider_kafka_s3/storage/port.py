@@ -213,6 +213,16 @@ class ObjectStore(Protocol):
         """ListParts: whether the upload is still pending."""
         ...
 
+    def delete_objects(self, keys: Sequence[str]) -> Mapping[str, str]:
+        """DeleteObjects: delete up to a thousand objects; no error for one that is gone already.
+
+        In a bucket that keeps versions, the objects get a marker, and their bytes stay.
+
+        Returns:
+            Why the store keeps some of them, by their keys.
+        """
+        ...
+
     def pending_uploads(self, prefix: str) -> Iterator[PendingUpload]:
         """ListMultipartUploads below a prefix. The protocol bases no decision on it."""
         ...

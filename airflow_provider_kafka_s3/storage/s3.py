@@ -22,6 +22,7 @@ from airflow_provider_kafka_s3.exceptions import (
     KafkaS3Error,
     KeyAbsent,
     RangeBeyondEnd,
+    ThrottledError,
     UnknownOutcomeError,
     UnsupportedStoreError,
     UploadGone,
@@ -38,7 +39,7 @@ from airflow_provider_kafka_s3.storage.port import (
     check_key,
     refuse_whole,
 )
-from airflow_provider_kafka_s3.storage.s3_errors import RequestKind, may_be_wrong_key, translate
+from airflow_provider_kafka_s3.storage.s3_errors import RequestKind, may_be_wrong_key, may_succeed_later, translate
 from airflow_provider_kafka_s3.storage.write_settings import WriteSettings
 
 if TYPE_CHECKING:
@@ -263,6 +264,21 @@ class S3Store(ObjectStore):
         except UploadGone:
             return False
         return True
+
+    @override
+    def delete_objects(self, keys: Sequence[str]) -> Mapping[str, str]:
+        response = self._send(
+            "other",
+            "DeleteObjects",
+            keys[0],
+            lambda: self._client.delete_objects(
+                Bucket=self._bucket, Delete={"Objects": [{"Key": key} for key in keys], "Quiet": True}
+            ),
+        )
+        kept = {one["Key"]: (one.get("Code", ""), one.get("Message", "")) for one in response.get("Errors", [])}
+        if later := next((key for key, (code, _) in kept.items() if may_succeed_later(code)), None):
+            raise ThrottledError(f"DeleteObjects {self.url(later)}: {': '.join(kept[later])}")
+        return {key: f"{code}: {message}" for key, (code, message) in kept.items()}
 
     @override
     def pending_uploads(self, prefix: str) -> Iterator[PendingUpload]:

@@ -28,7 +28,7 @@ from airflow_provider_kafka_s3.exceptions import (
     UploadRefused,
 )
 
-__all__ = ["RequestKind", "may_be_wrong_key", "translate"]
+__all__ = ["RequestKind", "may_be_wrong_key", "may_succeed_later", "translate"]
 
 RequestKind = Literal["get", "head", "create", "replace", "part", "complete", "other"]
 """The meaning of 404, 409 and 412 depends on it."""
@@ -113,6 +113,11 @@ def translate(error: Exception, *, kind: RequestKind, action: str, where: str) -
     if isinstance(error, OSError | ResponseParserError):
         return UnknownOutcomeError(f"{action} {where}: {_quote(error)}")
     return None
+
+
+def may_succeed_later(code: str) -> bool:
+    """Whether a request for many objects may be repeated for one of them, by the code of its error."""
+    return code in _THROTTLED | _UNKNOWN | _CONFLICT
 
 
 def may_be_wrong_key(error: KafkaS3Error) -> bool:

@@ -18,6 +18,7 @@ checks the control documents alone. Both compute the expected state independentl
 - I10: with DeviantArt's names, a marker file names an index of a resolved batch; after recovery that of the object with
   the highest offset
 - I11: a table that owns objects has resolved batches only
+- I12: only objects of resolved batches are deleted on purpose, and what the log has as deleted is absent
 """
 
 from __future__ import annotations
@@ -166,7 +167,7 @@ def check_bucket(
     complete: bool = False,
     times: SourceTimes | None = None,
 ) -> BucketSummary:
-    """Read a topic's objects and control documents and check I1 to I4 and I7 to I11, and I6 on request.
+    """Read a topic's objects and control documents and check I1 to I4 and I7 to I12, and I6 on request.
 
     Args:
         store: the bucket; only read.
@@ -315,10 +316,16 @@ class _BatchContents:
             if stored is None:
                 self.absent.append(entry)
                 accepted = state.amended.get(batch, frozenset()) | set(deleted)
-                may_be_absent = entry.key in accepted or (state.is_given(batch) and self._has_values(entry))
+                may_be_absent = (
+                    entry.key in accepted
+                    or state.may_be_deleted(batch, entry)
+                    or (state.is_given(batch) and self._has_values(entry))
+                )
                 if state.is_resolved(batch) and not may_be_absent:
                     yield f"I4 object {entry.key} of resolved batch {batch} is absent"
                 continue
+            if state.is_deleted(batch, entry):
+                yield f"I12 object {entry.key} of batch {batch} is recorded as deleted, and is there"
             if entry.key in deleted:
                 yield f"I7 object {entry.key} of batch {batch} was deleted and came back"
             yield from _check_object(stored, self._plan, entry)

@@ -29,7 +29,10 @@ __all__ = ["CONDITIONAL", "WRITES", "Fault", "FaultyStore", "Request", "Simulate
 T = TypeVar("T")
 
 WRITES: Final = frozenset(
-    {"put_new", "put_if_match", "put_tags", "create_upload", "upload_part", "complete_upload", "abort_upload"}
+    {
+        *("put_new", "put_if_match", "put_tags", "delete_objects"),
+        *("create_upload", "upload_part", "complete_upload", "abort_upload"),
+    }
 )
 """Operations that change the bucket or its uploads."""
 CONDITIONAL: Final = frozenset({"put_new", "put_if_match", "complete_upload"})
@@ -232,6 +235,10 @@ class FaultyStore:
     def upload_exists(self, key: str, upload_id: str) -> bool:
         """See the port."""
         return self._send("upload_exists", key, lambda: self.store.upload_exists(key, upload_id))
+
+    def delete_objects(self, keys: Sequence[str]) -> Mapping[str, str]:
+        """See the port."""
+        return self._send("delete_objects", keys[0], lambda: self.store.delete_objects(keys))
 
     def pending_uploads(self, prefix: str) -> Iterator[PendingUpload]:
         """See the port."""

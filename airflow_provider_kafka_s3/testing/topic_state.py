@@ -12,8 +12,9 @@ from msgspec import UNSET
 
 from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.codec import Document, decode
+from airflow_provider_kafka_s3.documents.expiry import Expiry
 from airflow_provider_kafka_s3.documents.log_index import IndexedBatch, LogIndex
-from airflow_provider_kafka_s3.documents.manifest import Amend, Manifest
+from airflow_provider_kafka_s3.documents.manifest import Amend, Manifest, ObjectEntry
 from airflow_provider_kafka_s3.documents.marker import Marker
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
 from airflow_provider_kafka_s3.documents.owning_table import OwningTable
@@ -54,7 +55,8 @@ class TopicState:
         runs: by run key.
         manifest_sums: checksums of the manifests, by batch number.
         indexes: by the numbers of their first and their last batch.
-        tables: those that own objects of the topic, by the names of their documents.
+        tables: of the topic, by the names of their documents.
+        expiry: the objects that were deleted on purpose; None: there are none.
     """
 
     topic: str
@@ -68,6 +70,7 @@ class TopicState:
     manifest_sums: dict[int, str] = field(default_factory=dict)
     indexes: dict[tuple[int, int], LogIndex] = field(default_factory=dict)
     tables: dict[str, OwningTable] = field(default_factory=dict)
+    expiry: Expiry | None = None
 
     def add(self, name: str, body: bytes) -> None:
         """Decode and add a document, by its name below the topic's control prefix.
@@ -78,6 +81,8 @@ class TopicState:
         """
         if name == "marker.json":
             self.marker, _ = decode(Marker, body, name)
+        elif name == "expiry.json":
+            self.expiry, _ = decode(Expiry, body, name)
         elif name.startswith("runs/"):
             record, _ = decode(RunRecord, body, name)
             self.runs[record.run] = record
@@ -119,6 +124,14 @@ class TopicState:
         """Whether a table has the objects of values of a batch, and may have deleted them."""
         return any(batch <= owner.last for owner in self.tables.values())
 
+    def may_be_deleted(self, batch: int, entry: ObjectEntry) -> bool:
+        """Whether an object is recorded as deleted on purpose, or about to be."""
+        return self.expiry is not None and self.expiry.objects.has(batch, entry)
+
+    def is_deleted(self, batch: int, entry: ObjectEntry) -> bool:
+        """Whether an object is recorded as deleted on purpose."""
+        return self.expiry is not None and self.expiry.deleted.has(batch, entry)
+
     def committed(self) -> Iterable[tuple[Plan, Manifest]]:
         """Batches whose decision is to commit, resolved or not."""
         for batch, manifest in sorted(self.manifests.items()):
@@ -145,7 +158,7 @@ def check_documents(state: TopicState, *, recovered: bool = False) -> list[str]:
                 findings.append(f"I6 offsets {state.marker.debt} are debt that was never landed")
     elif state.plans:
         findings.append("I4 there are batches but no marker")
-    return [*findings, *check_indexes(state), *_check_tables(state)]
+    return [*findings, *check_indexes(state), *_check_tables(state), *_check_expiry(state)]
 
 
 def check_indexes(state: TopicState) -> Iterable[str]:
@@ -195,6 +208,18 @@ def _check_tables(state: TopicState) -> Iterable[str]:
             yield f"I11 document {name} is of table {owner.table!r} and topic {owner.topic!r}"
         if open_batches := [n for n in range(1, owner.last + 1) if not state.is_resolved(n)]:
             yield f"I11 table {owner.table} has batches up to {owner.last}, and {open_batches[:10]} are not resolved"
+
+
+def _check_expiry(state: TopicState) -> Iterable[str]:
+    if state.expiry is None:
+        return
+    if state.expiry.topic != state.topic:
+        yield f"I12 the expired objects are those of topic {state.expiry.topic!r}"
+    objects = state.expiry.objects
+    numbers = {*state.plans, *(n for first, end in objects.numbers() for n in (first, end - 1))}
+    expired = [n for n in sorted(numbers) if objects.has_all(n) or n in dict(objects.before)]
+    if open_batches := [n for n in expired if not state.is_resolved(n)]:
+        yield f"I12 objects of batches {open_batches[:10]} have expired, which are not resolved"
 
 
 def expected_in_index(state: TopicState, batch: int, same_layout_as: int | None) -> IndexedBatch:

@@ -84,7 +84,7 @@ def test_the_examples_are_parsed_and_serialised_without_connections(airflow_home
             "kafka_to_s3_avro_to_parquet": [["land", "KafkaToS3Operator"]],
             "kafka_to_s3_daily": [["land_day", "KafkaToS3Operator"]],
             "kafka_to_s3_hourly": [["land", "KafkaToS3Operator"]],
-            "kafka_to_s3_compact": [["compact", "KafkaToS3Operator"]],
+            "kafka_to_s3_compact": [["compact", "KafkaToS3Operator"], ["expire", "KafkaS3ExpireOperator"]],
             "kafka_to_s3_complete_hours": [
                 ["complete", "KafkaWindowClosedSensor"],
                 ["land_hour", "KafkaToS3Operator"],
@@ -312,6 +312,16 @@ def test_landed_hours_are_compacted_to_a_day(
     example("kafka_to_s3_to_compact")
     run = example("kafka_to_s3_compact")
     assert run.returned["compact"]["records"] == 24
+    nothing = {
+        "recorded": 0,
+        "recorded_size": 0,
+        "deleted": 0,
+        "deleted_size": 0,
+        "waiting": 0,
+        "refused": 0,
+        "kept": {},
+    }
+    assert run.returned["expire"] == {"searches": nothing}
     (key,) = [info.key for info in store.list("compacted/searches/")]
     assert key == "compacted/searches/year=2026/month=01/day=05/searches+0+0000000000.json.zst"
     landed = check_bucket(store, topics_dir="compacted", pipeline="searches-by-day", topic="searches", recovered=True)

@@ -61,4 +61,9 @@ def test_the_operators_of_the_metadata_can_be_imported(either: Environment) -> N
         "modules = [m for o in get_provider_info()['operators'] for m in o['python-modules']]\n"
         "print(json.dumps([n for m in modules for n in importlib.import_module(m).__all__]))"
     )
-    assert either.result(code) == ["KafkaS3ToIcebergOperator", "KafkaToS3Operator", "S3ToKafkaOperator"]
+    assert either.result(code) == [
+        "KafkaS3ExpireOperator",
+        "KafkaS3ToIcebergOperator",
+        "KafkaToS3Operator",
+        "S3ToKafkaOperator",
+    ]

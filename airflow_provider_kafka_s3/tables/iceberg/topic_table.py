@@ -222,7 +222,7 @@ class TopicTable:
         if table is not None:
             # A process that committed may have ended before it recorded it.
             self._give(table, last)
-            table, losses, removed = self._without_losses(table, snapshot.lost_urls(last))
+            table, losses, removed = self._without_losses(table, *snapshot.lost_urls(last))
             added = replace(added, commits=int(removed > 0), removed=removed)
         with progress(f"table {self.table}: add", total=max(snapshot.batch - last, 0), unit="batch") as advance:
             changes: Snapshot | None = None
@@ -321,19 +321,25 @@ class TopicTable:
         with catalog_errors(f"table {self.table}"):
             return commit(self._require, self.name, change, retrier=self.retrier, is_done=is_done)
 
-    def _without_losses(self, table: Table, lost: Set[str]) -> tuple[Table, int, int]:
-        """The table without objects that were accepted as lost, the number of these, and of those that were removed.
+    def _without_losses(self, table: Table, lost: Set[str], losses: int) -> tuple[Table, int, int]:
+        """The table without objects that were accepted as lost or have expired; and how many were removed.
 
         The files of the table are read only if there are losses that it is not known to be free of.
+
+        Returns:
+            The table, the number of losses that it is free of, and that of removed objects.
         """
-        losses = len(lost)
         if losses == known_losses(table, self.name):
             return table, losses, 0
         present = lost & {file.file_path for file in self._files(table)}
         if not present:
             return table, losses, 0
         table, is_ours = self._repair((), present, losses)
-        log.info("table %s: objects that were accepted as lost are removed: %s", self.table, few(sorted(present)))
+        log.info(
+            "table %s: objects that were accepted as lost or have expired are removed: %s",
+            self.table,
+            few(sorted(present)),
+        )
         return table, losses, len(present) if is_ours else 0
 
     # -- batches ------------------------------------------------------------------------------------------------------
@@ -471,7 +477,7 @@ class TopicTable:
     def _create(self, objects: Sequence[SnapshotObject]) -> Table:
         """Create the table with the columns of the first object, unless another process was faster."""
         # Before objects are read: those that an earlier table of this name has deleted are missing from now on.
-        begin_table(self.log, self.table, owns=self.settings.owned_by == "table")
+        begin_table(self.log, self.table)
         first = read_footers(self.log.store, objects[:1])[0]
         columns = self._columns(first, lambda _: None).schema
         properties = {
@@ -526,6 +532,16 @@ class TopicTable:
             fields.append(PartitionField(field.field_id, number, transform, alias))
         return PartitionSpec(*fields)
 
+    def urls(self) -> frozenset[str]:
+        """URLs of all files of the table, also of those that only a branch or a tag has; none without a table."""
+        if (table := self._load()) is None:
+            return frozenset()
+        snapshots = {None, *(ref.snapshot_id for ref in table.metadata.refs.values())}
+        with catalog_errors(f"table {self.table}"):
+            return frozenset(
+                task.file.file_path for one in snapshots for task in table.scan(snapshot_id=one).plan_files()
+            )
+
     def _files(self, table: Table) -> list[DataFile]:
         with catalog_errors(f"table {self.table}"):
             return [task.file for task in table.scan().plan_files()]
@@ -538,6 +554,7 @@ class TopicTable:
         for plan, decision, gone in snapshot.documents(snapshot.select_batches()):
             objects |= {one.url: one for one in snapshot_objects(self.log, plan, decision, gone)}
             lost |= {self.log.store.url(key) for key in gone}
+        lost |= snapshot.lost_urls(last)[0]
         listed = self._files(table)
         times = Counter(file.file_path for file in listed)
         files = {file.file_path: file for file in listed}

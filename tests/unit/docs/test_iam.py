@@ -33,6 +33,8 @@ PACKAGE: Final = ROOT / "airflow_provider_kafka_s3"
 LISTS_UPLOADS: Final = "s3:ListBucketMultipartUploads"
 TAGS: Final = "s3:PutObjectTagging"
 """Needed only with tags."""
+DELETION: Final = "s3:DeleteObject"
+"""Needed only by expiry."""
 
 
 def statements(section: str) -> list[dict[str, Any]]:
@@ -102,7 +104,7 @@ def test_the_worker_may_send_what_the_store_sends_except_to_list_uploads(rights:
     }
     assert len(listing) == 2
     assert all(name.startswith("cli/") or name.endswith("/gc.py") for name in listing), listing
-    assert policy("Airflow worker and driver") == needed(rights, requests_of_store()) - {LISTS_UPLOADS, TAGS}
+    assert policy("Airflow worker and driver") == needed(rights, requests_of_store()) - {LISTS_UPLOADS, TAGS, DELETION}
 
 
 def test_executors_may_send_what_an_upload_sends(rights: dict[str, str]) -> None:
@@ -147,14 +149,31 @@ def test_a_person_with_the_command_line_may_send_all_requests(rights: dict[str, 
     """Those of the store, and those that ``doctor`` sends beside it."""
     doctor = set(re.findall(r'_request\(access, "(\w+)"\)', Path(store_checks.__file__).read_text()))
     assert len(doctor) == 3
-    assert policy("A person with the command line") == needed(rights, requests_of_store() | doctor) - {TAGS}
+    assert policy("A person with the command line") == needed(rights, requests_of_store() | doctor) - {TAGS, DELETION}
+
+
+def test_only_expiry_deletes_objects_and_no_document() -> None:
+    """One module sends the request; its policy denies it below the folder of the documents."""
+    deleting = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        if re.search(r"[\w)]\.delete_objects\(", path.read_text()) and path.parent.name not in ("storage", "testing")
+    }
+    assert deleting == {"maintenance/expire.py"}
+    allowed, recorded, denied = statements("Expiry")
+    assert (allowed["Effect"], allowed["Action"]) == ("Allow", DELETION)
+    assert (recorded["Effect"], recorded["Action"]) == ("Allow", "s3:PutObject")
+    assert (denied["Effect"], denied["Action"]) == ("Deny", DELETION)
+    document = f"arn:aws:s3:::lake/{control_prefix('topics', 'lake_orders', 'orders')}"
+    assert fnmatch.fnmatchcase(f"{document}expiry.json", recorded["Resource"])
+    assert fnmatch.fnmatchcase(f"{document}marker.json", denied["Resource"])
+    assert not fnmatch.fnmatchcase("arn:aws:s3:::lake/topics/orders/a.json", denied["Resource"])
 
 
 def test_the_table_lists_the_requests_of_the_code_and_no_other(rights: dict[str, str]) -> None:
     """A request that the code begins to send has to be added, with its right."""
     doctor = set(re.findall(r'_request\(access, "(\w+)"\)', Path(store_checks.__file__).read_text()))
     assert set(rights) == requests_of_store() | doctor
-    assert "DeleteObject" not in rights
 
 
 def test_what_objects_are_stored_with_needs_the_rights_of_the_page(rights: dict[str, str]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import jsonschema
 
 from airflow_provider_kafka_s3.get_provider_info import get_provider_info
+from airflow_provider_kafka_s3.operators.kafka_s3_expire import KafkaS3ExpireOperator
 from airflow_provider_kafka_s3.operators.kafka_s3_to_iceberg import KafkaS3ToIcebergOperator
 from airflow_provider_kafka_s3.operators.kafka_to_s3 import KafkaToS3Operator
 from airflow_provider_kafka_s3.operators.s3_to_kafka import S3ToKafkaOperator
@@ -17,7 +18,7 @@ from airflow_provider_kafka_s3.sensors.window_closed import KafkaWindowClosedSen
 from airflow_provider_kafka_s3.triggers.polling import KafkaLagTrigger, KafkaWindowClosedTrigger
 
 CLASSES: dict[str, set[type]] = {
-    "operators": {KafkaS3ToIcebergOperator, KafkaToS3Operator, S3ToKafkaOperator},
+    "operators": {KafkaS3ExpireOperator, KafkaS3ToIcebergOperator, KafkaToS3Operator, S3ToKafkaOperator},
     "sensors": {KafkaLagSensor, KafkaWindowClosedSensor},
     "triggers": {KafkaLagTrigger, KafkaWindowClosedTrigger},
 }

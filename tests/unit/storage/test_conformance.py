@@ -340,6 +340,16 @@ def test_pending_uploads_are_listed_below_their_prefix(store: ObjectStore, prefi
     assert abs(listed[0].initiated - time.time()) < 3_600
 
 
+def test_many_objects_are_deleted_by_one_request(store: ObjectStore, prefix: str) -> None:
+    """A thousand, with any characters in their keys; one that is gone already is no error, and no other is deleted."""
+    names = [f"{prefix}a/{n}" for n in range(20)] + [prefix + "a/with space+plus=é&<x>"]
+    for name in names:
+        store.put_new(name, b"x")
+    store.put_new(prefix + "ab", b"x")
+    assert store.delete_objects([*names, prefix + "a/absent", *(f"{prefix}a/none-{n}" for n in range(970))]) == {}
+    assert [info.key for info in store.list(prefix)] == [prefix + "ab"]
+
+
 def test_many_threads_may_share_a_store(store: ObjectStore, prefix: str) -> None:
     """64 threads upload, complete and send HEAD requests at the same time."""
 

@@ -1,0 +1,59 @@
+"""Objects of a topic that were deleted on purpose, or will be: no reader expects them, and no run writes them again.
+
+The document says so before the first of them is deleted. It only grows, so whoever has read an older state expects more
+objects, and never fewer.
+"""
+
+from __future__ import annotations
+
+from airflow_provider_kafka_s3.batch.log import TopicLog
+from airflow_provider_kafka_s3.documents import addresses
+from airflow_provider_kafka_s3.documents.codec import corrupt, decode, encode, write_stamp
+from airflow_provider_kafka_s3.documents.expiry import ExpiredObjects, Expiry
+
+__all__ = ["expired_objects", "read_expiry", "swap_expiry"]
+
+
+def read_expiry(log: TopicLog) -> tuple[Expiry, str] | None:
+    """The document and its ETag; None: nothing of the topic was deleted on purpose.
+
+    Raises:
+        ControlError: the document cannot be trusted.
+    """
+    key = addresses.expiry_key(log.prefix)
+    stored = log.store.get(key)
+    if stored is None:
+        return None
+    where = log.store.url(key)
+    expiry, _ = decode(Expiry, stored.body, where)
+    if expiry.topic != log.topic:
+        raise corrupt(where, f"it is of topic {expiry.topic!r}")
+    return expiry, stored.etag
+
+
+def expired_objects(log: TopicLog) -> ExpiredObjects:
+    """The objects that no reader expects any more: those that are deleted, and those that will be; a request.
+
+    Raises:
+        ControlError: the document cannot be trusted.
+    """
+    stored = read_expiry(log)
+    return ExpiredObjects() if stored is None else stored[0].objects
+
+
+def swap_expiry(log: TopicLog, expiry: Expiry, etag: str | None) -> bool:
+    """Write the document in place of the one that was read, or create it.
+
+    Args:
+        log: the control documents of the topic.
+        expiry: what is written.
+        etag: of the document that was read; None: there was none.
+
+    Returns:
+        Whether it is stored for certain; else read it again.
+    """
+    key = addresses.expiry_key(log.prefix)
+    body = encode(expiry, write_stamp(), log.store.url(key))
+    if etag is None:
+        return log.store.create(key, body) == body
+    return log.store.replace(key, body, etag)
