@@ -123,6 +123,6 @@ class Expiry(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def objects(self) -> ExpiredObjects:
         """All of them."""
         objects = self.deleted
-        for one in self.waiting:
-            objects |= one.objects
+        for waiting in self.waiting:
+            objects |= waiting.objects
         return objects

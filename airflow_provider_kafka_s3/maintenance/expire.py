@@ -251,13 +251,13 @@ class _Expiry:
         guards = self._guards_of(rule.landed_in)
         for block in _blocks(self._candidates(marker, known)):
             kept = self._kept([(one.plan, one.decision) for one in block], guards, final=False)
-            for one in block:
-                if one.batch in kept:
+            for candidate in block:
+                if candidate.batch in kept:
                     continue
-                objects |= one.objects
+                objects |= candidate.objects
                 result.batches += 1
-                result.recorded += len(one.entries)
-                result.recorded_size += sum(entry.size for entry in one.entries)
+                result.recorded += len(candidate.entries)
+                result.recorded_size += sum(entry.size for entry in candidate.entries)
         if not objects:
             return None
         return WaitingExpiry(
@@ -275,7 +275,7 @@ class _Expiry:
         rule, now = self._rule, self._now
         before = None if rule.older_than is None else int((now - rule.older_than) * 1000)
         landed_before = int((now - rule.least_age) * 1000)
-        given = GivenAway(self._log)
+        given_away = GivenAway(self._log)
         first = 1
         while known.has_all(first):
             first = next(end for start, end in known.batches if start <= first < end)
@@ -286,7 +286,7 @@ class _Expiry:
             # Batches are landed about in the order of their numbers.
             if are_younger and indexed.has_times and (before is None or indexed.min_timestamp >= before):
                 continue
-            if (table := given.table_of_batch(indexed.batch)) is not None:
+            if (table := given_away.table_of_batch(indexed.batch)) is not None:
                 self._keep(_given_to(table), indexed)
                 continue
             plan, _ = self._log.require_plan(indexed.batch)
@@ -339,8 +339,8 @@ class _Expiry:
         for _ in range(_SWAPS):
             left = tuple(one for one in expiry.waiting if one not in done)
             deleted = expiry.deleted
-            for one in done:
-                deleted |= one.objects
+            for record in done:
+                deleted |= record.objects
             after = msgspec.structs.replace(expiry, deleted=deleted, waiting=left)
             if after == expiry or swap_expiry(self._log, after, etag):
                 break
@@ -355,7 +355,7 @@ class _Expiry:
     def _delete(self, waiting: WaitingExpiry) -> bool:
         """Delete the objects of a record; whether all of them are gone."""
         is_whole = True
-        given, guards = GivenAway(self._log), self._guards_of(waiting.landed_in)
+        given_away, guards = GivenAway(self._log), self._guards_of(waiting.landed_in)
         unknown = ""
         if tables := [printable(table) for table in sorted(self._tables - self._rule.tables)]:
             unknown = f"table {few(tables)} may have them: name it, with its catalog, or that it is gone"
@@ -364,7 +364,7 @@ class _Expiry:
             for block in _blocks(self._committed(numbers)):
                 kept = self._kept(block, guards, final=True) if not unknown else {}
                 for plan, decision in block:
-                    table = given.table_of_batch(plan.batch)
+                    table = given_away.table_of_batch(plan.batch)
                     if why := unknown or (table is not None and _given_to(table)):
                         self._keep(why, plan)
                     if why or plan.batch in kept:

@@ -92,8 +92,8 @@ class LandedElsewhere(ExpiryGuard):
                 of_generation.setdefault(plan.generation, []).append((plan, decision))
             else:
                 kept[plan.batch] = f"{self._name} lands another incarnation of the topic"
-        for generation, some in of_generation.items():
-            kept |= self._kept_of(some, generation, marker, final=final)
+        for generation, committed in of_generation.items():
+            kept |= self._kept_of(committed, generation, marker, final=final)
         return kept
 
     def _kept_of(

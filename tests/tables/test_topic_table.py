@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import time
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -32,12 +33,15 @@ from airflow_provider_kafka_s3.config import (
     TimePattern,
 )
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, MissingObjectError, TableRolledBackError
+from airflow_provider_kafka_s3.maintenance.expire import Expired, ExpiryRule
+from airflow_provider_kafka_s3.reading.landed_elsewhere import landed_elsewhere
 from airflow_provider_kafka_s3.reading.snapshot import Snapshot
 from airflow_provider_kafka_s3.schemas.field_ids import field_id
 from airflow_provider_kafka_s3.storage.s3 import S3Settings
 from airflow_provider_kafka_s3.tables.iceberg import topic_table
 from airflow_provider_kafka_s3.tables.iceberg.catalog import file_properties, open_catalog
 from airflow_provider_kafka_s3.tables.iceberg.commit import last_batch
+from airflow_provider_kafka_s3.tables.iceberg.table_files import TableFiles
 from airflow_provider_kafka_s3.tables.iceberg.topic_table import Difference
 from dev.iceberg_catalog import IcebergCatalog
 from dev.iceberg_readers import duckdb_with_iceberg
@@ -293,6 +297,35 @@ def lose(made: TableOfTopic, batch: int) -> str:
     made.topic.bucket.delete(gone.key)
     made.topic.pipeline.accept_deleted(batch, reason="test", operator="me")
     return gone.url
+
+
+def test_objects_leave_the_table_before_they_are_deleted_on_purpose(table_of: Callable[..., TableOfTopic]) -> None:
+    """What is recorded as expired is removed by the next add; what the table still has is kept until then."""
+    made = table_of()
+    made.land({"n": 1})
+    made.land({"n": 2})
+    made.topic_table().add()
+
+    def expire() -> Expired:
+        pipeline, table = made.topic.pipeline, made.topic_table()
+        pipeline._now = lambda: time.time() + 60
+        rule = ExpiryRule(
+            older_than=0.0, least_age=0.0, grace=0.0, tables=frozenset({table.table}), operator="ann@desk"
+        )
+        return pipeline.expire(rule, landed_in=landed_elsewhere(pipeline), guards=[TableFiles(table)])
+
+    first = expire()
+    (why,) = first.kept
+    assert (first.recorded, first.deleted, first.kept[why]) == (2, 0, [1, 2])
+    assert why.startswith(f"table {made.table} still has them")
+    added = made.topic_table().add()
+    assert (added.removed, added.commits, made.rows()) == (2, 1, [])
+    assert expire().deleted == 2
+    made.land({"n": 3})
+    again = made.topic_table().add()
+    assert (again.removed, [row["n"] for row in made.rows()]) == (0, [3])
+    difference = made.topic_table().check()
+    assert (difference.missing, difference.lost, difference.unknown) == ((), (), ())
 
 
 def test_objects_that_were_accepted_as_lost_are_removed_by_the_next_add_in_one_commit(
@@ -647,7 +680,7 @@ def test_the_command_adds_compares_and_repairs(
 
 
 def given_away(made: TableOfTopic) -> dict[str, int]:
-    """The tables that own objects of the topic, by the log."""
+    """The tables of the topic, by the log, and how far they own its objects."""
     return {owner.table: owner.last for owner in owning_tables(made.topic.pipeline.log)}
 
 
@@ -656,7 +689,7 @@ def test_the_log_has_up_to_which_batch_a_table_owns_the_objects(table_of: Callab
     made, other = table_of(), table_of()
     other.land({"n": 0})
     other.topic_table().add()
-    assert given_away(other) == {}
+    assert given_away(other) == {other.table: 0}
     made.land({"n": 1})
     made.topic_table(owned_by="table").add()
     assert given_away(made) == {made.table: 1}

@@ -176,9 +176,12 @@ def test_a_late_process_takes_nothing_back() -> None:
     assert [(owner.table, owner.last) for owner in owning_tables(log)] == [("lake.orders", 2), ("other", 1)]
     assert (status := topic.pipeline.status()) is not None
     assert status.tables == {"lake.orders": 2, "other": 1}
-    begin_table(log, "lake.orders", owns=False)
-    begin_table(log, "third", owns=False)
-    assert [(owner.table, owner.last) for owner in owning_tables(log)] == [("lake.orders", 0), ("other", 1)]
+    begin_table(log, "lake.orders")
+    begin_table(log, "third")
+    tables = [(owner.table, owner.last) for owner in owning_tables(log)]
+    assert tables == [("lake.orders", 0), ("other", 1), ("third", 0)]
+    assert (status := topic.pipeline.status()) is not None
+    assert status.tables == {"other": 1}
 
 
 def test_a_document_of_another_table_is_refused() -> None:
