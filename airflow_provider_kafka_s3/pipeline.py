@@ -36,7 +36,7 @@ from airflow_provider_kafka_s3.inspect.verify import VerifyRun
 from airflow_provider_kafka_s3.kafka.offsets import ConsumerGroup
 from airflow_provider_kafka_s3.maintenance.abandon import abandon
 from airflow_provider_kafka_s3.maintenance.accept_loss import Absent, absent, accept_deleted, accept_gone, accept_loss
-from airflow_provider_kafka_s3.maintenance.expire import Expired, ExpiryGuard, ExpiryRule, expire
+from airflow_provider_kafka_s3.maintenance.expire import Expired, ExpiryGuard, ExpiryRule, expire, withdraw
 from airflow_provider_kafka_s3.maintenance.gc import Garbage, collect, find_garbage
 from airflow_provider_kafka_s3.maintenance.last_chunks import find_data_objects, offsets_of_last_chunks
 from airflow_provider_kafka_s3.maintenance.named_batch import require_plan
@@ -293,6 +293,10 @@ class TopicPipeline:
     ) -> Expired:
         """See :func:`~airflow_provider_kafka_s3.maintenance.expire.expire`."""
         return expire(self.committer, rule, landed_in=landed_in, guards=guards, now=self._now(), dry_run=dry_run)
+
+    def withdraw_expiry(self) -> tuple[int, int]:
+        """See :func:`~airflow_provider_kafka_s3.maintenance.expire.withdraw`."""
+        return withdraw(self.committer)
 
     def undecided(self) -> tuple[int, ...]:
         """See :func:`~airflow_provider_kafka_s3.maintenance.release.undecided`."""

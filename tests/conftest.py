@@ -16,7 +16,7 @@ from dev.kafka_broker import KafkaBroker
 from dev.token_server import TokenServer
 
 # The same examples in every run, on slow machines too, so that a failure can be reproduced.
-settings.register_profile("suite", deadline=None, derandomize=True)
+settings.register_profile("suite", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("suite")
 
 

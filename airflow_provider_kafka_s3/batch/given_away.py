@@ -19,7 +19,7 @@ from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, UnknownOutcomeError
 from airflow_provider_kafka_s3.layout.keys import dead_letters_prefix, sibling_of_key
 
-__all__ = ["GivenAway", "begin_table", "give_to_table", "owning_tables", "rows_in_table"]
+__all__ = ["GivenAway", "begin_table", "give_to_table", "owning_tables", "remember_table", "rows_in_table"]
 
 _SWAPS: Final = 5
 """Compare-and-swaps of the document; one that is lost to another process is followed by an answer."""
@@ -46,6 +46,12 @@ def begin_table(log: TopicLog, table: str) -> None:
     So the log names all of its tables, also those that never own an object: what they have is not deleted.
     """
     _record(log, OwningTable(topic=log.topic, table=table, last=0), may_go_back=True)
+
+
+def remember_table(log: TopicLog, table: str) -> None:
+    """Record that a topic has a table, unless the log has it: an earlier version may have made it."""
+    if _read(log, addresses.table_key(log.prefix, table)) is None:
+        begin_table(log, table)
 
 
 def rows_in_table(table: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from airflow_provider_kafka_s3.batch.view import View
-from airflow_provider_kafka_s3.documents.offsets import Offsets
+from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
 from airflow_provider_kafka_s3.documents.plan import fair_share
 from airflow_provider_kafka_s3.exceptions import DataLossError
 
@@ -126,6 +126,7 @@ def claimable(
     ends: Mapping[int, int],
     on_data_loss: Literal["fail", "skip"],
     accept: Callable[[Offsets], str] = str,
+    expired: Offsets = NO_OFFSETS,
 ) -> Claimable:
     """Split a claim into the offsets that Kafka still has and those that retention deleted.
 
@@ -136,6 +137,7 @@ def claimable(
         ends: per partition the end of the readable offsets.
         on_data_loss: whether deleted offsets are an error, or skipped.
         accept: the command that records offsets as lost, for the error.
+        expired: offsets whose objects another pipeline, which is read in place of Kafka, has deleted on purpose.
 
     Raises:
         DataLossError: offsets are gone and ``on_data_loss`` is ``fail``, or they lie past the end of the log.
@@ -147,7 +149,13 @@ def claimable(
             f"now: the log was truncated (unclean leader election). Nothing was planned. Run again when the topic has "
             f"grown past them: the records at these offsets are landed then"
         )
-    gone = Offsets({p: [(0, earliest.get(p, 0))] for p in claim}) & claim
+    gone = (Offsets({p: [(0, earliest.get(p, 0))] for p in claim}) | expired) & claim
+    if gone & expired and on_data_loss == "fail":
+        raise DataLossError(
+            f"topic {topic!r}: the pipeline that is read has deleted objects of offsets {gone} on purpose (kafka-s3 "
+            f"expire) before they were landed here. Nothing was planned. Accept the gap, which is then recorded as "
+            f"lost in plan and marker: {accept(gone)}, then run again; or accept each with on_data_loss='skip'"
+        )
     if gone and on_data_loss == "fail":
         raise DataLossError(
             f"topic {topic!r}: offsets {gone} were deleted by retention before they were landed (the log starts at "

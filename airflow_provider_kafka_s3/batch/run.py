@@ -459,7 +459,7 @@ class TopicRun:
                     f"was planned. Run again when the transaction has ended, or with isolation='read_uncommitted' as "
                     f"a new run"
                 )
-        earliest = self.source.earliest(self.topic, tuple(claim))
+        earliest, landed = self.source.earliest(self.topic, tuple(claim)), pipeline_source(self.source)
         return claimable(
             self.topic,
             claim,
@@ -467,6 +467,7 @@ class TopicRun:
             ends=ends,
             on_data_loss=self.request.on_data_loss,
             accept=self.log.remedies.accept_gone,
+            expired=NO_OFFSETS if landed is None else landed.gone(self.topic),
         )
 
     def _finish(self, plan: Plan, record: RunRecord, view: View) -> Plan | None:

@@ -107,6 +107,10 @@ class PipelineSource(Source, Protocol):
         """The offsets that the pipeline has landed, or has recorded as lost."""
 
     @abstractmethod
+    def gone(self, topic: str) -> Offsets:
+        """The offsets of these whose batches have deleted objects on purpose, or will."""
+
+    @abstractmethod
     def of_plan(self, plan: Plan) -> Source:
         """The batches that a plan names.
 

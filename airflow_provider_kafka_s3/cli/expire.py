@@ -17,6 +17,7 @@ from airflow_provider_kafka_s3.cli.table import add_catalog, open_table
 from airflow_provider_kafka_s3.config import Landed
 from airflow_provider_kafka_s3.config.tables import TableSettings
 from airflow_provider_kafka_s3.documents.notation import format_batches
+from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.maintenance.expire import (
     DEFAULT_GRACE,
     DEFAULT_LEAST_AGE,
@@ -25,6 +26,7 @@ from airflow_provider_kafka_s3.maintenance.expire import (
     ExpiryRule,
 )
 from airflow_provider_kafka_s3.messages import printable
+from airflow_provider_kafka_s3.pipeline import TopicPipeline
 from airflow_provider_kafka_s3.reading.landed_elsewhere import landed_elsewhere
 
 __all__ = ["COMMANDS", "expire"]
@@ -35,7 +37,11 @@ _DAY: Final = 86_400.0
 def expire(access: Access) -> Answer:
     """Record which objects are no longer needed, and delete those that were recorded long enough ago."""
     arguments, topic = access.arguments, access.landed_topic()
+    if arguments.withdraw:
+        return _withdraw(access, topic)
     landed_in = None
+    if (arguments.landed_in is None) != (arguments.landed_in_topics_dir is None):
+        raise ConfigurationError("--landed-in and --landed-in-topics-dir name a pipeline together; give both")
     if arguments.landed_in is not None:
         landed_in = Landed(pipeline=arguments.landed_in, topics_dir=arguments.landed_in_topics_dir)
     rule = ExpiryRule(
@@ -60,15 +66,25 @@ def expire(access: Access) -> Answer:
     return _answer(access, done)
 
 
+def _withdraw(access: Access, topic: TopicPipeline) -> Answer:
+    """Take back what is recorded, and is not deleted yet."""
+    if access.arguments.dry_run:
+        raise ConfigurationError("--withdraw has no dry run: status has what is not deleted yet")
+    taken, left = topic.withdraw_expiry()
+    lines: list[str | Line] = [f"{count(taken, 'object')} are needed again"]
+    if left:
+        lines.append(Line(f"{count(left, 'object')} stay expired: their deletion has begun", "warning"))
+    return Answer({"withdrawn": taken, "left": left}, lines, FINDINGS if left else OK)
+
+
 def _answer(access: Access, done: Expired) -> Answer:
     is_dry = access.arguments.dry_run
     will = "would be" if is_dry else "are"
     of_batches = f"{count(done.recorded, 'object')} of {count(done.batches, 'batch')}, {size(done.recorded_size)}"
     lines: list[str | Line] = [f"{of_batches}, {will} recorded as no longer needed"]
-    due = f"{count(done.due, 'object')} recorded earlier would be deleted"
     absent = f", {count(done.absent, 'object')} gone already" if done.absent else ""
-    deleted = f"{count(done.deleted, 'object')} deleted, {size(done.deleted_size)}{absent}"
-    lines.append(due if is_dry else deleted)
+    deleted = f"{count(done.deleted, 'object')}, {size(done.deleted_size)}"
+    lines.append(f"{deleted}, recorded earlier would be deleted" if is_dry else f"{deleted}, deleted{absent}")
     delete_from = None
     if done.delete_from is not None:
         delete_from = dt.datetime.fromtimestamp(done.delete_from, dt.UTC).isoformat(timespec="seconds")
@@ -78,8 +94,10 @@ def _answer(access: Access, done: Expired) -> Answer:
         )
     for why, batches in done.kept.items():
         lines.append(Line(f"objects of batches {format_batches(batches)} are kept: {why}", "warning"))
-    for key, why in done.refused.items():
+    for key, why in done.named.items():
         lines.append(Line(f"not deleted: {access.store.url(key)}: {printable(why)}", "bad"))
+    if done.refused > len(done.named):
+        lines.append(Line(f"not deleted, in all: {count(done.refused, 'object')}", "bad"))
     data = {
         "batches": done.batches,
         "recorded": done.recorded,
@@ -87,9 +105,9 @@ def _answer(access: Access, done: Expired) -> Answer:
         "deleted": done.deleted,
         "deleted_size": done.deleted_size,
         "absent": done.absent,
-        "due": done.due,
         "kept": {why: list(batches) for why, batches in done.kept.items()},
         "refused": done.refused,
+        "named": done.named,
         "waiting": done.waiting,
         "waiting_size": done.waiting_size,
         "delete_from": delete_from,
@@ -110,7 +128,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         "--landed-in", metavar="PIPELINE", help="those whose records this pipeline in the same bucket has landed, too"
     )
     which.add_argument(
-        "--landed-in-topics-dir", metavar="PREFIX", default="topics", help="its prefix (default: %(default)s)"
+        "--landed-in-topics-dir", metavar="PREFIX", help="its prefix, which is another one than that of the topic"
     )
     which.add_argument(
         "--least-age",
@@ -125,6 +143,12 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         metavar="DAYS",
         default=DEFAULT_GRACE / _DAY,
         help="time between the record and the deletion, longer than any reader or run takes (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--withdraw",
+        action="store_true",
+        help="take back what is recorded as no longer needed, as far as its deletion has not begun, and do "
+        "nothing else",
     )
     parser.add_argument(
         "--verify", action="store_true", help="with --landed-in: read its objects back before anything is deleted"

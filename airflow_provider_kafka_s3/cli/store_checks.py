@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from airflow_provider_kafka_s3.batch.expiry import expired_objects
 from airflow_provider_kafka_s3.batch.log import TopicLog, prove_conditions
 from airflow_provider_kafka_s3.cli.findings import Finding, Level, good, guarded
 from airflow_provider_kafka_s3.config import AvroContainer, Parquet
@@ -301,12 +302,14 @@ def _hidden_columns(topic_log: TopicLog) -> Mapping[str, str]:
     from airflow_provider_kafka_s3.reading.object_schemas import field_names
     from airflow_provider_kafka_s3.reading.snapshot_objects import snapshot_objects
 
+    expired = expired_objects(topic_log)
     for batch in range(topic_log.view().next - 1, 0, -1):
         decision = topic_log.read_manifest(batch)
-        if decision is None or not decision.objects:
+        if decision is None or not decision.objects or expired.has_all(batch):
             continue
         plan = topic_log.require_plan(batch)[0]
-        objects = snapshot_objects(topic_log, plan, decision, topic_log.amended_keys(batch)[0])[:_LOOKED_INTO]
+        lost = topic_log.amended_keys(batch)[0] | {one.key for one in decision.objects if expired.has(batch, one)}
+        objects = snapshot_objects(topic_log, plan, decision, lost)[:_LOOKED_INTO]
         if not objects or not isinstance(objects[0].layout.format, Parquet | AvroContainer):
             break
         folders = {name for snapshot_object in objects for name in folder_names(snapshot_object.key)}

@@ -83,12 +83,13 @@ class WaitingExpiry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     Attributes:
         objects: they, but for those of earlier decisions.
-        number: how many there are.
-        size: their bytes.
+        number: how many there are, about: what others delete at the same time counts here, too.
+        size: their bytes, about.
         delete_from: they are deleted at this time, in milliseconds since the epoch, or later.
         reason: why, for people.
         operator: who decided it.
         landed_in: the pipeline that has their records; None: none has to.
+        has_begun: whether some of them may be deleted, so that the decision cannot be withdrawn.
     """
 
     objects: ExpiredObjects
@@ -98,6 +99,7 @@ class WaitingExpiry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     reason: str
     operator: str
     landed_in: Landed | None = None
+    has_begun: bool = False
 
     def __post_init__(self) -> None:
         if not self.objects or self.number < 0 or self.size < 0 or not 0 <= self.delete_from <= _MAX_TIME:
@@ -109,7 +111,7 @@ class Expiry(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     Attributes:
         topic: the Kafka topic.
-        number: how many objects there are and were, at each decision.
+        number: how many objects were decided about; it grows with each decision.
         deleted: those that are deleted.
         waiting: those that are not, in the order of the decisions.
     """

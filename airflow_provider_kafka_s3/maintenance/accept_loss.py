@@ -8,9 +8,11 @@ from dataclasses import dataclass
 
 from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.derived.registry import follow_amend
+from airflow_provider_kafka_s3.batch.expiry import expired_objects
 from airflow_provider_kafka_s3.batch.incarnation import require_same_cluster, require_topic_id
 from airflow_provider_kafka_s3.batch.planning import next_claim, untouched
 from airflow_provider_kafka_s3.batch.roll_forward import finish_reset
+from airflow_provider_kafka_s3.batch.source import pipeline_source
 from airflow_provider_kafka_s3.documents.manifest import Amend
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
 from airflow_provider_kafka_s3.documents.plan import Plan, layout_digest, writer_versions
@@ -100,7 +102,9 @@ def accept_deleted(committer: Committer, batch: int, *, reason: str, operator: s
             f"{committer.log.remedies.recover()}"
         )
     intact = committer.objects.are_intact(plan, decision.objects)
-    absent = [entry for entry, exists in zip(decision.objects, intact, strict=True) if not exists]
+    expired = expired_objects(committer.log)
+    looks = zip(decision.objects, intact, strict=True)
+    absent = [entry for entry, exists in looks if not exists and not expired.has(batch, entry)]
     gone = {entry.key for entry in committer.objects.gone(plan, absent)}
     return record_gone(committer, batch, gone, reason=reason, operator=operator)
 
@@ -155,8 +159,9 @@ def accept_gone(committer: Committer, offsets: Offsets, *, reason: str, operator
         if not (left := offsets - view.marker.covered):
             return recorded
         topic_id = require_topic_id(source, topic_log, view.topic_id, cluster_id=view.marker.cluster_id)
-        earliest = source.earliest(topic, tuple(left))
-        if held := left - Offsets({p: [(0, earliest[p])] for p in left}):
+        earliest, landed = source.earliest(topic, tuple(left)), pipeline_source(source)
+        expired = NO_OFFSETS if landed is None else landed.gone(topic)
+        if held := left - Offsets({p: [(0, earliest[p])] for p in left}) - expired:
             raise ConfigurationError(
                 f"topic {topic!r}: offsets {held} are not gone, Kafka has them or will have them (the log starts at "
                 f"{earliest}); nothing was recorded. Give only offsets below that"
@@ -231,9 +236,13 @@ def absent(committer: Committer, batch: int) -> Absent:
         ForeignObjectError: a key holds an object that the batch did not write.
     """
     plan, decision = require_committed(committer, batch)
-    accepted = committer.log.amended_keys(batch)[0]
+    accepted, expired = committer.log.amended_keys(batch)[0], expired_objects(committer.log)
     intact = committer.objects.are_intact(plan, decision.objects)
-    left = [e for e, exists in zip(decision.objects, intact, strict=True) if not exists and e.key not in accepted]
+    left = [
+        entry
+        for entry, exists in zip(decision.objects, intact, strict=True)
+        if not exists and entry.key not in accepted and not expired.has(batch, entry)
+    ]
     pending = committer.parallel(lambda entry: committer.store.upload_exists(entry.key, entry.upload_id), left)
     without = [entry for entry, is_pending in zip(left, pending, strict=True) if not is_pending]
     return Absent(

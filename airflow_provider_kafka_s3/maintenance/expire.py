@@ -1,8 +1,9 @@
 """Delete objects of a topic that are no longer needed, behind a record in its log that they are gone on purpose.
 
 The record comes first, and objects are deleted some time behind it, so that readers which began before can end. From
-then on no reader expects them, and no run writes them again. Each call goes on where an earlier one has ended, so it
-may be interrupted anywhere. What is deleted is compared with its manifest before: another object at a key stays.
+then on no reader expects them, and no run writes them again. Until the deletion begins, the record can be withdrawn.
+Each call goes on where an earlier one has ended, so it may be interrupted anywhere. What is deleted is compared with
+its manifest before: another object at a key stays.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Final, Protocol, TypeVar
 import msgspec
 
 from airflow_provider_kafka_s3.batch.commit import Committer
+from airflow_provider_kafka_s3.batch.derived.chunk_markers import newest_indexes
 from airflow_provider_kafka_s3.batch.expiry import read_expiry, swap_expiry
 from airflow_provider_kafka_s3.batch.given_away import GivenAway, owning_tables
 from airflow_provider_kafka_s3.batch.log_index import indexed_batches
@@ -24,13 +26,29 @@ from airflow_provider_kafka_s3.documents.expiry import ExpiredObjects, Expiry, W
 from airflow_provider_kafka_s3.documents.log_index import IndexedBatch
 from airflow_provider_kafka_s3.documents.manifest import Manifest, ObjectEntry
 from airflow_provider_kafka_s3.documents.marker import Marker
+from airflow_provider_kafka_s3.documents.offsets import coalesce
 from airflow_provider_kafka_s3.documents.plan import Plan
-from airflow_provider_kafka_s3.exceptions import ConfigurationError, ForeignObjectError, UnknownOutcomeError, message_of
+from airflow_provider_kafka_s3.exceptions import (
+    AccessDeniedError,
+    ConfigurationError,
+    ForeignObjectError,
+    UnknownOutcomeError,
+    message_of,
+)
 from airflow_provider_kafka_s3.layout import keys
-from airflow_provider_kafka_s3.messages import few, printable
+from airflow_provider_kafka_s3.messages import count, few, printable
 from airflow_provider_kafka_s3.progress import progress
 
-__all__ = ["DEFAULT_GRACE", "DEFAULT_LEAST_AGE", "CommittedBatch", "Expired", "ExpiryGuard", "ExpiryRule", "expire"]
+__all__ = [
+    "DEFAULT_GRACE",
+    "DEFAULT_LEAST_AGE",
+    "CommittedBatch",
+    "Expired",
+    "ExpiryGuard",
+    "ExpiryRule",
+    "expire",
+    "withdraw",
+]
 
 log = logging.getLogger(__name__)
 
@@ -46,10 +64,22 @@ _SWAPS: Final = 10
 """Writes of the document; one that is lost to another process is followed by an answer."""
 
 _BATCHES: Final = 64
-"""Batches whose documents are in memory together."""
+"""Batches whose documents are in memory together, at most."""
+
+_ENTRIES: Final = 100_000
+"""Objects of batches whose documents are in memory together; one batch may have more."""
+
+_READERS: Final = 16
+"""Documents that are read at the same time."""
+
+_RECORDED_AT_ONCE: Final = 1_000
+"""Batches behind which a record is written, so that an interrupted call does not begin anew."""
 
 _DELETED_AT_ONCE: Final = 1_000
 """Objects of one DeleteObjects request at most (API reference of S3)."""
+
+_NAMED: Final = 100
+"""Objects that were not deleted and are named, at most."""
 
 CommittedBatch = tuple[Plan, Manifest]
 """A committed batch, by its documents."""
@@ -79,7 +109,7 @@ class ExpiryRule:
         least_age: seconds since a batch was landed, at least.
         grace: seconds between the record and the deletion.
         tables: names of tables of the topic that guards look at, or that are gone. While the topic has another one,
-            nothing is deleted.
+            nothing is recorded or deleted.
         reason: why, for the record.
         operator: person who decides, for the record.
     """
@@ -110,12 +140,12 @@ class Expired:
         batches: number of batches with objects that were recorded as expired.
         recorded: number of these objects.
         recorded_size: bytes of these objects.
-        deleted: number of objects that were deleted.
+        deleted: number of objects that were deleted; of a dry run, that would be.
         deleted_size: their bytes.
         absent: number of objects to delete that were gone already.
-        due: number of objects that were recorded long enough ago.
         kept: batches that are kept, by the reason.
-        refused: keys of objects that were not deleted, with the reason.
+        refused: number of objects that were not deleted.
+        named: keys of the first of these, with the reason.
         waiting: number of objects that are recorded and not deleted yet.
         waiting_size: their bytes.
         delete_from: when the first of these may be deleted, in seconds since the epoch; None: none waits.
@@ -127,12 +157,24 @@ class Expired:
     deleted: int = 0
     deleted_size: int = 0
     absent: int = 0
-    due: int = 0
     kept: dict[str, list[int]] = field(default_factory=dict)
-    refused: dict[str, str] = field(default_factory=dict)
+    refused: int = 0
+    named: dict[str, str] = field(default_factory=dict)
     waiting: int = 0
     waiting_size: int = 0
     delete_from: float | None = None
+
+    def keep(self, why: str, batch: int) -> None:
+        """Note why a batch is kept."""
+        numbers = self.kept.setdefault(why, [])
+        if batch not in numbers[-1:]:
+            numbers.append(batch)
+
+    def refuse(self, key: str, why: str) -> None:
+        """Note an object that was not deleted."""
+        self.refused += 1
+        if len(self.named) < _NAMED:
+            self.named[key] = why
 
 
 def expire(
@@ -160,9 +202,36 @@ def expire(
         AccessDeniedError: the right to delete objects is missing. What was recorded stays so; a later call goes on.
     """
     expiry = _Expiry(committer, rule, landed_in, guards, now)
-    stored = expiry.record(dry_run=dry_run)
-    expiry.delete(stored, dry_run=dry_run)
+    expiry.record(dry_run=dry_run)
+    expiry.delete(dry_run=dry_run)
     return expiry.result
+
+
+def withdraw(committer: Committer) -> tuple[int, int]:
+    """Take back what is recorded as no longer needed, as far as its deletion has not begun.
+
+    Returns:
+        Number of objects that are needed again, and of those whose deletion has begun.
+    """
+    for _ in range(_SWAPS):
+        stored = read_expiry(committer.log)
+        if stored is None:
+            return 0, 0
+        expiry, etag = stored
+        begun = tuple(waiting for waiting in expiry.waiting if waiting.has_begun)
+        left, taken = (sum(one.number for one in some) for some in (begun, expiry.waiting))
+        if begun == expiry.waiting:
+            return 0, left
+        if swap_expiry(committer.log, msgspec.structs.replace(expiry, waiting=begun), etag):
+            return taken - left, left
+    raise _not_replaced(committer)
+
+
+def _not_replaced(committer: Committer) -> UnknownOutcomeError:
+    return UnknownOutcomeError(
+        f"topic {committer.log.topic!r}: the document of deleted objects could not be replaced: others changed it, or "
+        f"the store gave no usable answer, {_SWAPS} times. Nothing was deleted since; try again"
+    )
 
 
 @dataclass(frozen=True)
@@ -172,24 +241,48 @@ class _Candidate:
     Attributes:
         plan: of the batch.
         decision: its manifest.
-        entries: the objects.
-        before: they are those all of whose records are older than this, in milliseconds; None: they are all.
+        before: the objects are those all of whose records are older than this, in milliseconds; None: they are all.
+        number: of the objects, but for those that were recorded before.
+        size: their bytes.
     """
 
     plan: Plan
     decision: Manifest
-    entries: tuple[ObjectEntry, ...]
     before: int | None
-
-    @property
-    def batch(self) -> int:
-        return self.plan.batch
+    number: int
+    size: int
 
     @property
     def objects(self) -> ExpiredObjects:
+        """The objects."""
+        batch = self.plan.batch
         if self.before is None:
-            return ExpiredObjects(batches=((self.batch, self.batch + 1),))
-        return ExpiredObjects(before=((self.batch, self.before),))
+            return ExpiredObjects(batches=((batch, batch + 1),))
+        return ExpiredObjects(before=((batch, self.before),))
+
+
+@dataclass
+class _New:
+    """What is to be recorded.
+
+    Attributes:
+        objects: they.
+        batches: number of their batches.
+        number: how many.
+        size: their bytes.
+    """
+
+    objects: ExpiredObjects = field(default_factory=ExpiredObjects)
+    batches: int = 0
+    number: int = 0
+    size: int = 0
+
+    def add(self, candidate: _Candidate) -> None:
+        """Add those of a batch."""
+        self.objects |= candidate.objects
+        self.batches += 1
+        self.number += candidate.number
+        self.size += candidate.size
 
 
 class _Expiry:
@@ -210,103 +303,113 @@ class _Expiry:
         self._guards = tuple(guards)
         self._now = now
         self.result = Expired()
-        # Those that own objects delete them.
-        self._tables = {owner.table for owner in owning_tables(committer.log) if not owner.last}
 
     # -- the record ---------------------------------------------------------------------------------------------------
 
-    def record(self, *, dry_run: bool) -> tuple[Expiry, str | None]:
-        """Record what is no longer needed; the document as it is stored then."""
+    def record(self, *, dry_run: bool) -> None:
+        """Record what is no longer needed, a thousand batches at a time."""
+        marker, _ = self._log.require_marker()
+        stored = read_expiry(self._log)
+        known = ExpiredObjects() if stored is None else stored[0].objects
+        guards, new = self._guards_of(self._rule.landed_in), _New()
+        with progress(f"topic {self._log.topic}: record", total=marker.last_resolved, unit="batch") as advance:
+            candidates = self._candidates(marker, known, advance)
+            for block in _blocks(candidates, lambda candidate: len(candidate.decision.objects)):
+                kept = self._kept([(candidate.plan, candidate.decision) for candidate in block], guards, final=False)
+                for candidate in block:
+                    if candidate.plan.batch not in kept:
+                        new.add(candidate)
+                        self.result.batches += 1
+                        self.result.recorded += candidate.number
+                        self.result.recorded_size += candidate.size
+                if new.batches >= _RECORDED_AT_ONCE and not dry_run:
+                    self._record(new)
+                    new = _New()
+        if not dry_run:
+            self._record(new)
+
+    def _record(self, new: _New) -> None:
+        rule = self._rule
         for _ in range(_SWAPS):
             stored = read_expiry(self._log)
             before, etag = stored or (Expiry(topic=self._log.topic), None)
-            waiting = self._find(before.objects)
-            if waiting is None or dry_run:
-                return before, etag
-            number = before.number + waiting.number
-            after = msgspec.structs.replace(before, number=number, waiting=(*before.waiting, waiting))
+            if not (objects := new.objects.without(before.objects)):
+                return
+            waiting = WaitingExpiry(
+                objects=objects,
+                number=new.number,
+                size=new.size,
+                delete_from=int((self._now + rule.grace) * 1000),
+                reason=rule.reason,
+                operator=rule.operator,
+                landed_in=rule.landed_in,
+            )
+            after = msgspec.structs.replace(
+                before, number=before.number + new.number, waiting=(*before.waiting, waiting)
+            )
             if swap_expiry(self._log, after, etag):
-                log.info(
-                    "topic %s: %d objects of %d batches are recorded as no longer needed",
-                    self._log.topic,
-                    waiting.number,
-                    self.result.batches,
-                )
-            # Read again also if it is stored: its ETag is needed, and another process may have been faster.
-            stored = read_expiry(self._log)
-            if stored is not None and waiting in stored[0].waiting:
-                return stored
-        raise UnknownOutcomeError(
-            f"topic {self._log.topic!r}: the document of deleted objects could not be replaced: others changed it, or "
-            f"the store gave no usable answer, {_SWAPS} times. Nothing was deleted; try again"
-        )
+                log.info("topic %s: %s recorded as no longer needed", self._log.topic, count(new.number, "object"))
+                return
+        raise _not_replaced(self._committer)
 
-    def _find(self, known: ExpiredObjects) -> WaitingExpiry | None:
-        """What is no longer needed and not recorded as such; None: nothing."""
-        result, rule = self.result, self._rule
-        result.batches = result.recorded = result.recorded_size = 0
-        result.kept = {}
-        marker, _ = self._log.require_marker()
-        objects = ExpiredObjects()
-        guards = self._guards_of(rule.landed_in)
-        for block in _blocks(self._candidates(marker, known)):
-            kept = self._kept([(one.plan, one.decision) for one in block], guards, final=False)
-            for candidate in block:
-                if candidate.batch in kept:
-                    continue
-                objects |= candidate.objects
-                result.batches += 1
-                result.recorded += len(candidate.entries)
-                result.recorded_size += sum(entry.size for entry in candidate.entries)
-        if not objects:
-            return None
-        return WaitingExpiry(
-            objects=objects,
-            number=result.recorded,
-            size=result.recorded_size,
-            delete_from=int((self._now + rule.grace) * 1000),
-            reason=rule.reason,
-            operator=rule.operator,
-            landed_in=rule.landed_in,
-        )
-
-    def _candidates(self, marker: Marker, known: ExpiredObjects) -> Iterator[_Candidate]:
+    def _candidates(
+        self, marker: Marker, known: ExpiredObjects, advance: Callable[[int], object]
+    ) -> Iterator[_Candidate]:
         """The batches with objects that the rule has and that are not known, ascending."""
         rule, now = self._rule, self._now
         before = None if rule.older_than is None else int((now - rule.older_than) * 1000)
         landed_before = int((now - rule.least_age) * 1000)
         given_away = GivenAway(self._log)
-        first = 1
+        first, are_younger = 1, False
         while known.has_all(first):
             first = next(end for start, end in known.batches if start <= first < end)
-        are_younger = False
-        for indexed in indexed_batches(self._log, marker, first, parallel=self._committer.parallel):
+        advance(first - 1)
+
+        def may_be_older(indexed: IndexedBatch) -> bool:
+            advance(1)
             if indexed.status != "commit" or known.has_all(indexed.batch) or not indexed.objects:
-                continue
-            # Batches are landed about in the order of their numbers.
-            if are_younger and indexed.has_times and (before is None or indexed.min_timestamp >= before):
-                continue
-            if (table := given_away.table_of_batch(indexed.batch)) is not None:
-                self._keep(_given_to(table), indexed)
-                continue
-            plan, _ = self._log.require_plan(indexed.batch)
-            decision, _ = self._log.require_decision(indexed.batch)
-            _, decided = self._log.times(indexed.batch)
-            self._log.forget(indexed.batch)
+                return False
+            # Batches are landed about in the order of their numbers: behind the first younger one, times of records
+            # show which may have older objects.
+            if are_younger and before is not None and indexed.has_times and indexed.min_timestamp >= before:
+                return False
+            # The engines of the table delete them.
+            return given_away.table_of_batch(indexed.batch) is None
+
+        batches = filter(may_be_older, indexed_batches(self._log, marker, first, parallel=self._committer.parallel))
+        names = self._newest_chunks(marker)
+        for plan, decision, decided in self._documents(indexed.batch for indexed in batches):
             if decided is None:
-                self._keep("it is unknown when they were landed", indexed)
+                self.result.keep("it is unknown when they were landed", plan.batch)
                 continue
-            milliseconds = int(decided.timestamp() * 1000)
-            are_younger = milliseconds >= (landed_before if before is None else min(before, landed_before))
-            if milliseconds >= landed_before:
+            are_younger = before is not None and decided >= min(before, landed_before)
+            if decided >= landed_before:
                 continue
-            candidate = _chosen(plan, decision, before, milliseconds)
-            if candidate is None or not (left := [e for e in candidate.entries if not known.has(plan.batch, e)]):
+            candidate = _chosen(plan, decision, before, decided, known)
+            if candidate is None:
                 continue
-            if _has_newest_chunk(plan, decision, marker):
-                self._keep("they have the newest object of a Kafka partition, which its marker file names", indexed)
-            else:
-                yield _Candidate(plan, decision, tuple(left), candidate.before)
+            if not names.isdisjoint(entry.key for entry in decision.objects):
+                self.result.keep("a marker file names an object of theirs", plan.batch)
+                continue
+            yield candidate
+
+    def _documents(self, numbers: Iterable[int]) -> Iterator[tuple[Plan, Manifest, int | None]]:
+        """Plans and manifests, and when the batches were decided, in milliseconds; None: that is unknown."""
+        left = iter(numbers)
+        while block := [*itertools.islice(left, _READERS)]:
+            plans = self._committer.parallel(self._log.require_plan, block, threads=_READERS)
+            decisions = self._committer.parallel(self._log.require_decision, block, threads=_READERS)
+            for (plan, _), (decision, _) in zip(plans, decisions, strict=True):
+                decided = self._log.times(plan.batch)[1]
+                self._log.forget(plan.batch)
+                yield plan, decision, None if decided is None else int(decided.timestamp() * 1000)
+
+    def _newest_chunks(self, marker: Marker) -> frozenset[str]:
+        """Keys of the indexes that marker files of DeviantArt's names have."""
+        layout = self._log.last_layout(marker.last_resolved + 1) if marker.resolved else None
+        if layout is None or not keys.shares_folder(layout):
+            return frozenset()
+        return frozenset(newest_indexes(self._log, marker, parallel=self._committer.parallel).values())
 
     def _guards_of(self, landed_in: Landed | None) -> Sequence[ExpiryGuard]:
         return self._guards if landed_in is None else (self._landed_in(landed_in), *self._guards)
@@ -314,107 +417,188 @@ class _Expiry:
     def _kept(
         self, batches: Sequence[CommittedBatch], guards: Sequence[ExpiryGuard], *, final: bool
     ) -> Mapping[int, str]:
+        """Why batches are kept; the result has it, too."""
+        tables = {owner.table for owner in owning_tables(self._log)} - self._rule.tables
         kept: dict[int, str] = {}
+        if tables:
+            unknown = few([printable(table) for table in sorted(tables)])
+            why = f"table {unknown} may have them: name it, with its catalog, or that it is gone"
+            kept = {plan.batch: why for plan, _ in batches}
         for guard in guards:
-            left = [one for one in batches if one[0].batch not in kept]
+            left = [(plan, decision) for plan, decision in batches if plan.batch not in kept]
             kept |= guard.kept(left, final=final) if left else {}
         for plan, _ in batches:
-            if (why := kept.get(plan.batch)) is not None:
-                self._keep(why, plan)
+            if (reason := kept.get(plan.batch)) is not None:
+                self.result.keep(reason, plan.batch)
         return kept
-
-    def _keep(self, why: str, one: Plan | IndexedBatch) -> None:
-        numbers = self.result.kept.setdefault(why, [])
-        if one.batch not in numbers[-1:]:
-            numbers.append(one.batch)
 
     # -- deletion -----------------------------------------------------------------------------------------------------
 
-    def delete(self, stored: tuple[Expiry, str | None], *, dry_run: bool) -> None:
+    def delete(self, *, dry_run: bool) -> None:
         """Delete what was recorded long enough ago."""
-        expiry, etag = stored
-        due = [one for one in expiry.waiting if one.delete_from <= self._now * 1000]
-        self.result.due = sum(one.number for one in due)
-        done = [one for one in due if not dry_run and self._delete(one)]
+        expiry = self._expiry()
+        due = [waiting for waiting in expiry.waiting if waiting.delete_from <= self._now * 1000]
+        for waiting in due:
+            if dry_run or self._begin(waiting):
+                done = self._delete(waiting, dry_run=dry_run)
+                if not dry_run:
+                    self._note_deleted(waiting, done)
+        left = self._expiry().waiting
+        self.result.waiting = sum(waiting.number for waiting in left)
+        self.result.waiting_size = sum(waiting.size for waiting in left)
+        self.result.delete_from = min((waiting.delete_from / 1000 for waiting in left), default=None)
+
+    def _expiry(self) -> Expiry:
+        stored = read_expiry(self._log)
+        return Expiry(topic=self._log.topic) if stored is None else stored[0]
+
+    def _change(self, change: Callable[[Expiry], Expiry]) -> Expiry:
+        """Change the document, whatever others do; the document behind it."""
         for _ in range(_SWAPS):
-            left = tuple(one for one in expiry.waiting if one not in done)
-            deleted = expiry.deleted
-            for record in done:
-                deleted |= record.objects
-            after = msgspec.structs.replace(expiry, deleted=deleted, waiting=left)
-            if after == expiry or swap_expiry(self._log, after, etag):
-                break
-            expiry, etag = read_expiry(self._log) or (expiry, etag)
-        else:
-            # They are deleted, and a later call finds them gone.
-            log.warning("topic %s: the document of deleted objects could not be replaced", self._log.topic)
-        self.result.waiting = sum(one.number for one in left)
-        self.result.waiting_size = sum(one.size for one in left)
-        self.result.delete_from = min((one.delete_from / 1000 for one in left), default=None)
+            stored = read_expiry(self._log)
+            if stored is None:
+                return Expiry(topic=self._log.topic)
+            after = change(stored[0])
+            if after == stored[0] or swap_expiry(self._log, after, stored[1]):
+                return after
+        raise _not_replaced(self._committer)
 
-    def _delete(self, waiting: WaitingExpiry) -> bool:
-        """Delete the objects of a record; whether all of them are gone."""
-        is_whole = True
-        given_away, guards = GivenAway(self._log), self._guards_of(waiting.landed_in)
-        unknown = ""
-        if tables := [printable(table) for table in sorted(self._tables - self._rule.tables)]:
-            unknown = f"table {few(tables)} may have them: name it, with its catalog, or that it is gone"
+    def _begin(self, waiting: WaitingExpiry) -> bool:
+        """Note that the objects of a record are deleted now; False if it was withdrawn, or others have deleted them."""
+
+        def begun(expiry: Expiry) -> Expiry:
+            records = [
+                msgspec.structs.replace(other, has_begun=True) if other.objects == waiting.objects else other
+                for other in expiry.waiting
+            ]
+            return msgspec.structs.replace(expiry, waiting=tuple(records))
+
+        return any(other.objects == waiting.objects for other in self._change(begun).waiting)
+
+    def _note_deleted(self, waiting: WaitingExpiry, done: _Deleted) -> None:
+        """Note which objects of a record are deleted."""
+
+        def without(other: WaitingExpiry) -> WaitingExpiry | None:
+            if other.objects != waiting.objects:
+                return other
+            if not (left := other.objects.without(done.objects)):
+                return None
+            number, size = max(other.number - done.number, 0), max(other.size - done.size, 0)
+            return msgspec.structs.replace(other, objects=left, number=number, size=size)
+
+        def deleted(expiry: Expiry) -> Expiry:
+            records = [left for other in expiry.waiting if (left := without(other)) is not None]
+            return msgspec.structs.replace(expiry, deleted=expiry.deleted | done.objects, waiting=tuple(records))
+
+        if done.objects:
+            self._change(deleted)
+
+    def _delete(self, waiting: WaitingExpiry, *, dry_run: bool) -> _Deleted:
+        """Delete the objects of a record."""
+        done = _Deleted()
+        guards, given_away = self._guards_of(waiting.landed_in), GivenAway(self._log)
+        names = self._newest_chunks(self._log.require_marker()[0])
+        numbers = itertools.chain.from_iterable(itertools.starmap(range, waiting.objects.numbers()))
         with progress(f"topic {self._log.topic}: expire", total=waiting.number, unit="object") as advance:
-            numbers = itertools.chain.from_iterable(itertools.starmap(range, waiting.objects.numbers()))
-            for block in _blocks(self._committed(numbers)):
-                kept = self._kept(block, guards, final=True) if not unknown else {}
+            committed = ((plan, decision) for plan, decision, _ in self._documents(numbers) if decision.objects)
+            for block in _blocks(committed, lambda batch: len(batch[1].objects)):
+                kept = {*self._kept(block, guards, final=True)}
                 for plan, decision in block:
-                    table = given_away.table_of_batch(plan.batch)
-                    if why := unknown or (table is not None and _given_to(table)):
-                        self._keep(why, plan)
-                    if why or plan.batch in kept:
-                        is_whole = False
+                    if (table := given_away.table_of_batch(plan.batch)) is not None:
+                        why = f"they were given to table {printable(table)} since, whose engines delete them"
+                    elif not names.isdisjoint(entry.key for entry in decision.objects):
+                        why = "a marker file names an object of theirs"
+                    else:
                         continue
-                    entries = [entry for entry in decision.objects if waiting.objects.has(plan.batch, entry)]
-                    is_whole &= self._delete_objects(plan, entries)
-                    advance(len(entries))
-        return is_whole
+                    self.result.keep(why, plan.batch)
+                    kept.add(plan.batch)
+                left = [
+                    (plan, entry)
+                    for plan, decision in block
+                    if plan.batch not in kept
+                    for entry in decision.objects
+                    if waiting.objects.has(plan.batch, entry)
+                ]
+                staying = {*kept, *(self._delete_objects(left) if not dry_run else self._would_delete(left))}
+                gone = [(plan, entry) for plan, entry in left if plan.batch not in staying]
+                done.add(waiting.objects, [plan.batch for plan, _ in block if plan.batch not in staying], gone)
+                advance(len(left))
+        return done
 
-    def _committed(self, numbers: Iterable[int]) -> Iterator[CommittedBatch]:
-        for number in numbers:
-            plan, _ = self._log.require_plan(number)
-            decision, _ = self._log.require_decision(number)
-            self._log.forget(number)
-            if decision.objects:
-                yield plan, decision
+    def _would_delete(self, entries: Sequence[tuple[Plan, ObjectEntry]]) -> Iterable[int]:
+        self.result.deleted += len(entries)
+        self.result.deleted_size += sum(entry.size for _, entry in entries)
+        return ()
 
-    def _delete_objects(self, plan: Plan, entries: Sequence[ObjectEntry]) -> bool:
-        """Delete objects of a batch; whether none of them is left."""
+    def _delete_objects(self, entries: Sequence[tuple[Plan, ObjectEntry]]) -> set[int]:
+        """Delete objects; the batches that some of them are left of."""
         result, store = self.result, self._committer.store
-        refused = len(result.refused)
+        staying: set[int] = set()
 
-        def is_there(entry: ObjectEntry) -> bool | str:
+        def look(item: tuple[Plan, ObjectEntry]) -> bool | str:
             try:
-                return self._committer.objects.is_intact(plan, entry)
+                return self._committer.objects.is_intact(*item)
             except ForeignObjectError as e:
                 return message_of(e)
 
         for start in range(0, len(entries), _DELETED_AT_ONCE):
             block = entries[start : start + _DELETED_AT_ONCE]
-            looks = self._committer.parallel(is_there, block)
-            result.refused |= {
-                entry.key: look for entry, look in zip(block, looks, strict=True) if isinstance(look, str)
-            }
-            there = {entry.key: entry.size for entry, look in zip(block, looks, strict=True) if look is True}
-            result.absent += sum(look is False for look in looks)
-            kept = store.delete_objects([*there]) if there else {}
-            result.refused |= kept
-            result.deleted += len(there.keys() - kept.keys())
-            result.deleted_size += sum(size for key, size in there.items() if key not in kept)
-        return len(result.refused) == refused
+            looks = dict(zip((entry.key for _, entry in block), self._committer.parallel(look, block), strict=True))
+            there = [key for key, found in looks.items() if found is True]
+            refused = dict(store.delete_objects(there)) if there else {}
+            if there and len(refused) == len(there) and not result.deleted and _all_denied(refused):
+                raise AccessDeniedError(
+                    f"topic {self._log.topic!r}: the store refuses to delete each of {count(len(there), 'object')} "
+                    f"({next(iter(refused.values()))}). Nothing was deleted, and they stay recorded as no longer "
+                    f"needed. Give the role s3:DeleteObject (docs/iam.md), and run again; the first one: "
+                    f"{store.url(there[0])}"
+                )
+            refused |= {key: found for key, found in looks.items() if isinstance(found, str)}
+            for plan, entry in block:
+                if (why := refused.get(entry.key)) is not None:
+                    result.refuse(entry.key, why)
+                    staying.add(plan.batch)
+                elif looks[entry.key] is True:
+                    result.deleted += 1
+                    result.deleted_size += entry.size
+                else:
+                    result.absent += 1
+        return staying
 
 
-def _given_to(table: str) -> str:
-    return f"their objects were given to table {printable(table)}, whose engines delete them"
+@dataclass
+class _Deleted:
+    """What is deleted of a record.
+
+    Attributes:
+        objects: they.
+        number: how many.
+        size: their bytes.
+    """
+
+    objects: ExpiredObjects = field(default_factory=ExpiredObjects)
+    number: int = 0
+    size: int = 0
+
+    def add(self, recorded: ExpiredObjects, batches: Iterable[int], gone: Sequence[tuple[Plan, ObjectEntry]]) -> None:
+        """Add all objects of a record that batches have."""
+        times = dict(recorded.before)
+        numbers = [*batches]
+        whole = coalesce((batch, batch + 1) for batch in numbers if batch not in times)
+        parts = tuple((batch, times[batch]) for batch in numbers if batch in times)
+        self.objects |= ExpiredObjects(batches=whole) | ExpiredObjects(before=parts)
+        self.number += len(gone)
+        self.size += sum(entry.size for _, entry in gone)
 
 
-def _chosen(plan: Plan, decision: Manifest, before: int | None, decided: int) -> _Candidate | None:
-    """The objects of a batch that are older; None: none is.
+def _all_denied(refused: Mapping[str, str]) -> bool:
+    return all(why.startswith("AccessDenied") for why in refused.values())
+
+
+def _chosen(
+    plan: Plan, decision: Manifest, before: int | None, decided: int, known: ExpiredObjects
+) -> _Candidate | None:
+    """The objects of a batch that are older and not known; None: there is none.
 
     A time of the future would keep a record for ever, so no record counts as younger than its batch.
 
@@ -423,24 +607,28 @@ def _chosen(plan: Plan, decision: Manifest, before: int | None, decided: int) ->
         decision: its manifest.
         before: in milliseconds; None: all are.
         decided: when it was decided, in milliseconds.
+        known: objects that were recorded before.
     """
     if before is None or decided < before:
-        return _Candidate(plan, decision, decision.objects, None)
-    older = tuple(entry for entry in decision.objects if entry.has_times and entry.max_timestamp < before)
-    if not older:
+        older: Sequence[ObjectEntry] = decision.objects
+    else:
+        older = [entry for entry in decision.objects if entry.has_times and entry.max_timestamp < before]
+    new = [entry for entry in older if not known.has(plan.batch, entry)]
+    if not new:
         return None
-    return _Candidate(plan, decision, older, None if len(older) == len(decision.objects) else before)
+    bound = None if len(older) == len(decision.objects) else before
+    return _Candidate(plan, decision, bound, len(new), sum(entry.size for entry in new))
 
 
-def _has_newest_chunk(plan: Plan, decision: Manifest, marker: Marker) -> bool:
-    """Whether a batch has an object that a marker file of DeviantArt's names."""
-    if plan.layout is None or not keys.shares_folder(plan.layout) or plan.generation != marker.generation:
-        return False
-    ends = {s.id: marker.covered.end(s.partition) for s in plan.slices}
-    return any(ends[part.id] == part.max_offset + 1 for entry in decision.objects for part in entry.by_slice)
-
-
-def _blocks(items: Iterable[_T]) -> Iterator[list[_T]]:
-    left = iter(items)
-    while block := [*itertools.islice(left, _BATCHES)]:
+def _blocks(items: Iterable[_T], size: Callable[[_T], int]) -> Iterator[list[_T]]:
+    """Cut items into lists that are not too large together."""
+    block: list[_T] = []
+    left = _ENTRIES
+    for item in items:
+        if block and (len(block) == _BATCHES or size(item) > left):
+            yield block
+            block, left = [], _ENTRIES
+        block.append(item)
+        left -= size(item)
+    if block:
         yield block

@@ -16,7 +16,7 @@ from airflow_provider_kafka_s3.config.sources import parse_source
 from airflow_provider_kafka_s3.config.tables import tables_of_topics
 from airflow_provider_kafka_s3.documents.addresses import TopicAddress
 from airflow_provider_kafka_s3.documents.notation import format_batches
-from airflow_provider_kafka_s3.exceptions import KafkaS3Error, raise_first
+from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error, raise_first
 from airflow_provider_kafka_s3.messages import count, few
 
 if TYPE_CHECKING:
@@ -52,11 +52,11 @@ class KafkaS3ExpireOperator(BaseOperator):
         verify: read the objects of ``landed_in`` back before anything is deleted.
         unsafe_fewer_parts: also where ``landed_in`` does not keep all of each record, such as its key, or the bytes of
             its value.
-        table: name of the table of Iceberg of each topic, as of ``KafkaS3ToIcebergOperator``: what it still has is not
-            deleted; None: it has none. (templated)
+        tables: names of the tables of Iceberg of each topic, ``{topic}`` as of ``KafkaS3ToIcebergOperator``: what they
+            still have is not deleted. (templated)
         unsafe_without_tables: names of tables of the topics that are gone, or have nothing of what is deleted.
         reason: why, for the record. (templated)
-        iceberg_conn_id: connection of type ``iceberg`` to the catalog of ``table``.
+        iceberg_conn_id: connection of type ``iceberg`` to the catalog of ``tables``.
         aws_conn_id: connection of type ``aws`` to the bucket, with the right to delete objects; None: boto3's own chain
             of credentials.
 
@@ -69,7 +69,7 @@ class KafkaS3ExpireOperator(BaseOperator):
         AirflowException: a retry may succeed.
     """
 
-    template_fields: Sequence[str] = ("bucket", "pipeline", "topics", "topics_dir", "table", "reason")
+    template_fields: Sequence[str] = ("bucket", "pipeline", "topics", "topics_dir", "tables", "reason")
     ui_color = "#dff0f7"
 
     def __init__(
@@ -85,7 +85,7 @@ class KafkaS3ExpireOperator(BaseOperator):
         grace: dt.timedelta = _DAY,
         verify: bool = False,
         unsafe_fewer_parts: bool = False,
-        table: str | None = None,
+        tables: Sequence[str] = (),
         unsafe_without_tables: Sequence[str] = (),
         reason: str = "none given",
         iceberg_conn_id: str = "iceberg_default",
@@ -104,16 +104,18 @@ class KafkaS3ExpireOperator(BaseOperator):
         self.grace = grace
         self.verify = verify
         self.unsafe_fewer_parts = unsafe_fewer_parts
-        self.table = table
+        self.tables = tables
         self.unsafe_without_tables = unsafe_without_tables
         self.reason = reason
         self.iceberg_conn_id = iceberg_conn_id
         self.aws_conn_id = aws_conn_id
         for name in ("bucket", "pipeline"):
             parameters.require_text(name, getattr(self, name))
-        self._rule("", "")
-        if table is not None and not isinstance(topics, str):
-            tables_of_topics(table, [str(topic) for topic in topics])
+        if isinstance(tables, str):
+            raise ConfigurationError(f"tables={tables!r} must be a list, such as [{tables!r}]")
+        self._rule((), "")
+        if not isinstance(topics, str):
+            self._tables_of([str(topic) for topic in topics])
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Record what is no longer needed, and delete what was recorded before."""
@@ -122,18 +124,23 @@ class KafkaS3ExpireOperator(BaseOperator):
             task_metrics(context, self.pipeline),
             as_task_error(self.log, page=lambda: page_line(self, topics)),
         ):
-            tables = {} if self.table is None else tables_of_topics(self.table, topics)
+            tables = self._tables_of(topics)
             done: dict[str, Expired] = {}
             errors: list[KafkaS3Error] = []
             for topic in topics:
                 try:
-                    done[topic] = self._expire(context, topic, tables.get(topic, ""))
+                    done[topic] = self._expire(context, topic, tables[topic])
                 except KafkaS3Error as e:
                     errors.append(e)
             raise_first(errors)
         return {topic: _to_xcom(each) for topic, each in done.items()}
 
-    def _rule(self, table: str, operator: str) -> ExpiryRule:
+    def _tables_of(self, topics: Sequence[str]) -> dict[str, list[str]]:
+        """The tables of each topic."""
+        named = [tables_of_topics(table, topics) for table in self.tables]
+        return {topic: [of_topics[topic] for of_topics in named] for topic in topics}
+
+    def _rule(self, tables: Sequence[str], operator: str) -> ExpiryRule:
         from airflow_provider_kafka_s3.maintenance.expire import ExpiryRule
 
         return ExpiryRule(
@@ -141,19 +148,19 @@ class KafkaS3ExpireOperator(BaseOperator):
             landed_in=parse_source(self.landed_in),
             least_age=self.least_age.total_seconds(),
             grace=self.grace.total_seconds(),
-            tables=frozenset((table, *self.unsafe_without_tables)),
+            tables=frozenset((*tables, *self.unsafe_without_tables)),
             reason=self.reason,
             operator=operator,
         )
 
-    def _expire(self, context: Context, topic: str, table: str) -> Expired:
+    def _expire(self, context: Context, topic: str, tables: Sequence[str]) -> Expired:
         from airflow_provider_kafka_s3.reading.landed_elsewhere import landed_elsewhere
 
         pipeline, ti = self._open(topic), context["ti"]
-        rule = self._rule(table, f"{ti.dag_id}.{ti.task_id} {ti.run_id}")
+        rule = self._rule(tables, f"{ti.dag_id}.{ti.task_id} {ti.run_id}")
         others = landed_elsewhere(pipeline, verify=self.verify, unsafe_fewer_parts=self.unsafe_fewer_parts)
         with contextlib.ExitStack() as catalogs:
-            guards = [self._table_files(pipeline, table, catalogs)] if table else []
+            guards = [self._table_files(pipeline, table, catalogs) for table in tables]
             done = pipeline.expire(rule, landed_in=others, guards=guards)
         self.log.info(
             "topic %s: %s recorded as no longer needed, %s deleted, %s recorded and not deleted yet",
@@ -165,8 +172,8 @@ class KafkaS3ExpireOperator(BaseOperator):
         for why, batches in done.kept.items():
             self.log.warning("topic %s: objects of batches %s are kept: %s", topic, format_batches(batches), why)
         if done.refused:
-            urls = [f"{pipeline.log.store.url(key)} ({why})" for key, why in done.refused.items()]
-            self.log.warning("topic %s: %s not deleted: %s", topic, count(len(urls), "object"), few(urls))
+            urls = [f"{pipeline.log.store.url(key)} ({why})" for key, why in done.named.items()]
+            self.log.warning("topic %s: %s not deleted: %s", topic, count(done.refused, "object"), few(urls))
         return done
 
     def _open(self, topic: str) -> TopicPipeline:
@@ -203,6 +210,6 @@ def _to_xcom(done: Expired) -> dict[str, Any]:
         "deleted": done.deleted,
         "deleted_size": done.deleted_size,
         "waiting": done.waiting,
-        "refused": len(done.refused),
+        "refused": done.refused,
         "kept": {why: [*batches] for why, batches in done.kept.items()},
     }

@@ -156,7 +156,7 @@ class _Cut:
 
 
 def _batches(piece: Piece, *, wanted: Wanted, request: int, ahead: ReadAhead) -> Iterator[pa.RecordBatch]:
-    """The records of a piece, some at a time; none if they were accepted as lost, or have expired.
+    """The records of a piece, some at a time; none if they were accepted as lost.
 
     Args:
         piece: the records.
@@ -171,10 +171,10 @@ def _batches(piece: Piece, *, wanted: Wanted, request: int, ahead: ReadAhead) ->
             began = True
             yield batch
     except DataLossError:
-        if began or objects.expected([piece.entry]):
+        if began or piece.entry.key not in objects.log.amended_keys(objects.plan.batch)[0]:
             raise
         log.warning(
-            "topic %s: %s of batch %d of pipeline %s were accepted as lost or have expired, and are left out: %s",
+            "topic %s: %s of batch %d of pipeline %s were accepted as lost, and are left out: %s",
             objects.plan.topic,
             count(piece.records, "record"),
             objects.plan.batch,

@@ -153,6 +153,11 @@ class LandedSource(PipelineSource):
         return latest.snapshot.coverage.claimed(latest.marker.generation)
 
     @override
+    def gone(self, topic: str) -> Offsets:
+        latest = self._latest(topic)
+        return latest.snapshot.coverage.expired(latest.marker.generation, in_part=True)
+
+    @override
     def ranges(self, topic: str, offsets: Offsets, layout: Layout) -> Sequence[LandedRange]:
         topic_log, ranges = self._log(topic), list[LandedRange]()
         marker, _ = topic_log.require_marker()

@@ -51,6 +51,7 @@ from airflow_provider_kafka_s3.reading.rows import AMBIGUOUS
 
 __all__ = [
     "KeptParts",
+    "PartName",
     "Record",
     "Records",
     "keeps_offsets",

@@ -10,6 +10,7 @@ import datetime as dt
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
@@ -20,7 +21,7 @@ from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.topic_summary import amended_batches, is_of_log, read_summary
 from airflow_provider_kafka_s3.documents.addresses import TopicAddress
 from airflow_provider_kafka_s3.documents.codec import MAX_BATCH
-from airflow_provider_kafka_s3.documents.expiry import ExpiredObjects
+from airflow_provider_kafka_s3.documents.expiry import ExpiredObjects, Expiry
 from airflow_provider_kafka_s3.documents.log_index import IndexedBatch
 from airflow_provider_kafka_s3.documents.manifest import Manifest
 from airflow_provider_kafka_s3.documents.marker import Marker
@@ -40,7 +41,7 @@ from airflow_provider_kafka_s3.storage.s3 import S3Settings
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Snapshot"]
+__all__ = ["Losses", "Snapshot"]
 
 T = TypeVar("T")
 
@@ -55,6 +56,19 @@ _OF_PAGE: Final = 500
 
 _LISTED: Final = 10
 """Batches that an error names."""
+
+
+@dataclass(frozen=True)
+class Losses:
+    """Objects that a table may have, and no reader expects any more.
+
+    Attributes:
+        number: how many there are and were; it only grows.
+        urls: gives the URLs of those that were not deleted on purpose yet; it may read many manifests.
+    """
+
+    number: int
+    urls: Callable[[], frozenset[str]]
 
 
 class Snapshot:
@@ -284,14 +298,11 @@ class Snapshot:
         """Numbers of the complete batches, the last one first; those behind an open one are among them."""
         return self._marker.resolved_downward()
 
-    def lost_urls(self, last: int) -> tuple[frozenset[str], int]:
-        """URLs of the objects of the batches up to a number that were accepted as lost, or will be deleted on purpose.
+    def losses(self, last: int) -> Losses:
+        """The objects of the batches up to a number that were accepted as lost, or will be deleted on purpose.
 
-        The summary of the topic names their batches, of which only the amends are read. Without a summary the names of
-        the log are listed, a request for each 500 batches. Of those that will be deleted, manifests are read.
-
-        Returns:
-            The URLs, and a number that grows with each such object, also when it is deleted.
+        The summary of the topic names the batches of the first, of which only the amends are read. Without a summary
+        the names of the log are listed, a request for each 500 batches.
         """
         summary = read_summary(self.log.store, self.log.address)
         if summary is None or not is_of_log(self.log, summary):
@@ -299,16 +310,21 @@ class Snapshot:
         else:
             amended = {batch for first, end in summary.amended for batch in range(first, min(end, last + 1))}
         lost = self._amended_keys(sorted(amended))
-        keys = {key for of_batch in lost.values() for key in of_batch}
-        number, expiry = len(keys), read_expiry(self.log)
-        if expiry is not None:
-            number += expiry[0].number
-            waiting = [n for one in expiry[0].waiting for r in one.objects.numbers() for n in range(*r) if n <= last]
-            for batch in sorted({*waiting}):
-                decision, _ = self.log.require_decision(batch)
-                keys |= {entry.key for entry in decision.objects if expiry[0].objects.has(batch, entry)}
-                self.log.forget(batch)
-        return frozenset(map(self.log.store.url, keys)), number
+        keys = frozenset(key for of_batch in lost.values() for key in of_batch)
+        stored = read_expiry(self.log)
+        expiry = Expiry(topic=self.log.topic) if stored is None else stored[0]
+
+        def urls() -> frozenset[str]:
+            waiting = {n for record in expiry.waiting for bounds in record.objects.numbers() for n in range(*bounds)}
+            numbers, expired = sorted(n for n in waiting if n <= last), set[str]()
+            for start in range(0, len(numbers), _READERS):
+                for decision, _ in in_threads(self.log.require_decision, numbers[start : start + _READERS]):
+                    batch = decision.batch
+                    expired |= {one.key for one in decision.objects if expiry.objects.has(batch, one)}
+                    self.log.forget(batch)
+            return frozenset(map(self.log.store.url, keys | expired))
+
+        return Losses(len(keys) + expiry.number, urls)
 
     def urls(self, **selection: Any) -> list[str]:
         """URLs of objects, for readers that take a list of files; arguments as of :meth:`objects`."""

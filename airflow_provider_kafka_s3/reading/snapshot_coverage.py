@@ -46,7 +46,7 @@ class SnapshotCoverage:
         self._is_whole = is_whole
         self._expired_objects = expired
         self._claimed: dict[int, Offsets] = {}
-        self._expired: dict[int, Offsets] = {}
+        self._expired: dict[tuple[int, bool], Offsets] = {}
 
     def claimed(self, generation: int) -> Offsets:
         """Offsets of a generation that its batches have, in objects or as accepted gaps; by hulls, maybe a few more."""
@@ -72,24 +72,31 @@ class SnapshotCoverage:
         claimed = self.claimed(generation)
         return claimed - self._marker.lost_in(generation) - self.expired(generation) if claimed else NO_OFFSETS
 
-    def expired(self, generation: int) -> Offsets:
-        """Offsets of a generation whose batches have no object any more, on purpose; by hulls, maybe a few more."""
-        if not self._expired_objects.batches or generation > self._marker.generation:
+    def expired(self, generation: int, *, in_part: bool = False) -> Offsets:
+        """Offsets of a generation whose batches have no object any more, on purpose; by hulls, maybe a few more.
+
+        Args:
+            generation: incarnation of the topic.
+            in_part: also those of batches of which some objects have expired.
+        """
+        expired = self._expired_objects
+        if not (expired if in_part else expired.batches) or generation > self._marker.generation:
             return NO_OFFSETS
-        if generation not in self._expired:
-            covered = self._marker.covered_in(generation)
+        if (generation, in_part) not in self._expired:
+            covered, in_parts = self._marker.covered_in(generation), dict(expired.before)
 
             def claims(batches: Iterable[IndexedBatch]) -> Offsets:
                 ranges: list[tuple[int, int, int]] = []
                 for batch in batches:
-                    if batch.generation != generation or not self._expired_objects.has_all(batch.batch):
+                    is_in_part = in_part and batch.batch in in_parts
+                    if batch.generation != generation or not (is_in_part or expired.has_all(batch.batch)):
                         continue
                     claim = _hull(batch, covered) if batch.claim is None else batch.claim
                     ranges += [(p, start, end) for p, parts in claim.items() for start, end in parts]
                 return Offsets.of(ranges)
 
-            self._expired[generation] = self._batches.read(claims) & covered
-        return self._expired[generation]
+            self._expired[generation, in_part] = self._batches.read(claims) & covered
+        return self._expired[generation, in_part]
 
     def lost(self, generation: int, low: int | None = None, high: int | None = None) -> Offsets:
         """Offsets of a generation that are in no object: abandoned as lost, deleted by Kafka, or deleted on purpose.

@@ -29,9 +29,7 @@ class TableFiles(ExpiryGuard):
         if self._urls is None:
             self._urls = self._topic_table.urls()
         url, table = self._topic_table.log.store.url, self._topic_table.table
-        why = (
-            f"table {table} still has them, or a branch or tag of it: the next run that adds to the table removes them"
-        )
+        why = f"table {table} has them: its next add removes them; then drop branches and tags that have them"
         return {
             plan.batch: why for plan, decision in batches if any(url(one.key) in self._urls for one in decision.objects)
         }

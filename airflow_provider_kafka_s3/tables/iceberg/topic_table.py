@@ -20,7 +20,7 @@ from pyiceberg.table.snapshots import ancestors_of
 from pyiceberg.table.update import AddPartitionSpecUpdate, AddSchemaUpdate, TableUpdate
 from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform, Transform
 
-from airflow_provider_kafka_s3.batch.given_away import begin_table, give_to_table
+from airflow_provider_kafka_s3.batch.given_away import begin_table, give_to_table, remember_table
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.config import Layout
 from airflow_provider_kafka_s3.config.tables import PARTITION, TableSettings
@@ -28,7 +28,7 @@ from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.layout.keys import below
 from airflow_provider_kafka_s3.messages import count, few
 from airflow_provider_kafka_s3.progress import progress
-from airflow_provider_kafka_s3.reading.snapshot import Snapshot
+from airflow_provider_kafka_s3.reading.snapshot import Losses, Snapshot
 from airflow_provider_kafka_s3.reading.snapshot_objects import SnapshotObject, snapshot_objects
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
 from airflow_provider_kafka_s3.tables.iceberg.catalog import catalog_errors
@@ -222,7 +222,8 @@ class TopicTable:
         if table is not None:
             # A process that committed may have ended before it recorded it.
             self._give(table, last)
-            table, losses, removed = self._without_losses(table, *snapshot.lost_urls(last))
+            remember_table(self.log, self.table)
+            table, losses, removed = self._without_losses(table, snapshot.losses(last))
             added = replace(added, commits=int(removed > 0), removed=removed)
         with progress(f"table {self.table}: add", total=max(snapshot.batch - last, 0), unit="batch") as advance:
             changes: Snapshot | None = None
@@ -321,7 +322,7 @@ class TopicTable:
         with catalog_errors(f"table {self.table}"):
             return commit(self._require, self.name, change, retrier=self.retrier, is_done=is_done)
 
-    def _without_losses(self, table: Table, lost: Set[str], losses: int) -> tuple[Table, int, int]:
+    def _without_losses(self, table: Table, losses: Losses) -> tuple[Table, int, int]:
         """The table without objects that were accepted as lost or have expired; and how many were removed.
 
         The files of the table are read only if there are losses that it is not known to be free of.
@@ -329,18 +330,18 @@ class TopicTable:
         Returns:
             The table, the number of losses that it is free of, and that of removed objects.
         """
-        if losses == known_losses(table, self.name):
-            return table, losses, 0
-        present = lost & {file.file_path for file in self._files(table)}
+        if losses.number == known_losses(table, self.name):
+            return table, losses.number, 0
+        present = losses.urls() & {file.file_path for file in self._files(table)}
         if not present:
-            return table, losses, 0
-        table, is_ours = self._repair((), present, losses)
+            return table, losses.number, 0
+        table, is_ours = self._repair((), present, losses.number)
         log.info(
             "table %s: objects that were accepted as lost or have expired are removed: %s",
             self.table,
             few(sorted(present)),
         )
-        return table, losses, len(present) if is_ours else 0
+        return table, losses.number, len(present) if is_ours else 0
 
     # -- batches ------------------------------------------------------------------------------------------------------
 
@@ -533,9 +534,17 @@ class TopicTable:
         return PartitionSpec(*fields)
 
     def urls(self) -> frozenset[str]:
-        """URLs of all files of the table, also of those that only a branch or a tag has; none without a table."""
-        if (table := self._load()) is None:
-            return frozenset()
+        """URLs of all files of the table, also of those that only a branch or a tag has.
+
+        Raises:
+            ConfigurationError: there is no table, or it has nothing of the topic.
+        """
+        table = self._require()
+        if self.name not in table.properties:
+            raise ConfigurationError(
+                f"table {self.table} of this catalog has no property {self.name}, so it has nothing of topic "
+                f"{self.log.topic!r}. Nothing was changed. Name the catalog of the table that has it"
+            )
         snapshots = {None, *(ref.snapshot_id for ref in table.metadata.refs.values())}
         with catalog_errors(f"table {self.table}"):
             return frozenset(
@@ -554,7 +563,7 @@ class TopicTable:
         for plan, decision, gone in snapshot.documents(snapshot.select_batches()):
             objects |= {one.url: one for one in snapshot_objects(self.log, plan, decision, gone)}
             lost |= {self.log.store.url(key) for key in gone}
-        lost |= snapshot.lost_urls(last)[0]
+        lost |= snapshot.losses(last).urls()
         listed = self._files(table)
         times = Counter(file.file_path for file in listed)
         files = {file.file_path: file for file in listed}

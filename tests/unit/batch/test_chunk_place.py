@@ -35,7 +35,7 @@ def distinct(count: int, *, gaps: Sequence[int] = ()) -> list[bytes | None]:
 VALUES = st.sampled_from([b"a", b"b", b"a\n", b"", b"a\nb", b"\xff", "\ufffd".encode()])
 
 
-@settings(max_examples=3_000, deadline=None)
+@settings(max_examples=1_000, deadline=None)
 @given(
     log=st.lists(st.one_of(st.none(), VALUES), min_size=1, max_size=14),
     data=st.data(),

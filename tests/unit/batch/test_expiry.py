@@ -15,7 +15,13 @@ from airflow_provider_kafka_s3.batch.given_away import begin_table, give_to_tabl
 from airflow_provider_kafka_s3.config import Daily, Hourly, JsonLines, Landed, Layout
 from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.expiry import ExpiredObjects, Expiry
-from airflow_provider_kafka_s3.exceptions import ConfigurationError, CorruptControlError, DataLossError, KafkaS3Error
+from airflow_provider_kafka_s3.exceptions import (
+    AccessDeniedError,
+    ConfigurationError,
+    CorruptControlError,
+    DataLossError,
+    KafkaS3Error,
+)
 from airflow_provider_kafka_s3.maintenance.expire import CommittedBatch, Expired, ExpiryGuard, ExpiryRule, expire
 from airflow_provider_kafka_s3.reading.arrow import arrow_batches
 from airflow_provider_kafka_s3.reading.committed_objects import CommittedObjects
@@ -126,7 +132,7 @@ def test_a_dry_run_changes_nothing() -> None:
     assert read_expiry(topic.pipeline.log) is None
     expired(topic)
     would = expired(topic, after=2, older_than=2.5, dry_run=True)
-    assert (would.recorded, would.due, would.deleted) == (2, 4, 0)
+    assert (would.recorded, would.deleted) == (2, 4)
     assert of_batches(topic) == [1, 2, 3, 4]
 
 
@@ -190,12 +196,12 @@ def test_an_object_that_others_wrote_at_the_key_is_not_deleted() -> None:
     topic.bucket.delete(key)
     topic.bucket.put_new(key, b'{"batch": 0}\n')
     done = expired(topic, grace=0.0)
-    assert [*done.refused] == [key]
-    assert "holds an object that the batch did not write" in done.refused[key]
-    assert (done.deleted, done.waiting) == (3, 4)
+    assert (done.refused, [*done.named]) == (1, [key])
+    assert "holds an object that the batch did not write" in done.named[key]
+    assert (done.deleted, done.waiting) == (3, 2)
     topic.bucket.delete(key)
     again = expired(topic, grace=0.0)
-    assert (again.absent, again.waiting) == (4, 0)
+    assert (again.absent, again.waiting) == (2, 0)
 
 
 class Refusing(MemoryStore):
@@ -220,11 +226,43 @@ def test_what_the_store_keeps_is_named_and_tried_again() -> None:
     topic.bucket = refusing
     refusing.held = min(topic.objects())
     done = expired(topic, grace=0.0)
-    assert done.refused == {refusing.held: "AccessDenied: the object is under a legal hold"}
-    assert (done.deleted, done.waiting) == (3, 4)
+    assert done.named == {refusing.held: "AccessDenied: the object is under a legal hold"}
+    assert (done.deleted, done.waiting) == (3, 2)
     refusing.held = ""
     assert expired(topic, grace=0.0).deleted == 1
     assert topic.check() == 4
+
+
+def test_without_the_right_to_delete_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store refuses each object; the record stays, and a later call goes on."""
+    topic = days()
+
+    def refuse(keys: Sequence[str]) -> Mapping[str, str]:
+        return dict.fromkeys(keys, "AccessDenied: Access Denied")
+
+    with monkeypatch.context() as denied:
+        denied.setattr(topic.bucket, "delete_objects", refuse)
+        with pytest.raises(AccessDeniedError, match=r"delete each of 4 objects.*Give the role s3:DeleteObject"):
+            expired(topic, grace=0.0)
+    assert of_batches(topic) == [1, 2, 3, 4]
+    assert expired(topic, grace=0.0).deleted == 4
+
+
+def test_a_record_can_be_withdrawn_until_its_deletion_begins() -> None:
+    """Readers have the objects again; what is being deleted stays so."""
+    topic = days()
+    expired(topic)
+    assert read(topic) == [3, 4]
+    assert topic.pipeline.withdraw_expiry() == (4, 0)
+    assert read(topic) == [1, 2, 3, 4]
+    assert topic.pipeline.withdraw_expiry() == (0, 0)
+    store = FaultyStore(topic.bucket)
+    store.inject(Fault.CRASH_BEFORE, operation="delete_objects")
+    with pytest.raises(SimulatedCrash):
+        expired(topic, grace=0.0, store=DurableStore(store, Retrier()))
+    assert topic.pipeline.withdraw_expiry() == (0, 4)
+    assert read(topic) == [3, 4]
+    assert expired(topic, grace=0.0).deleted == 4
 
 
 class Keeps(ExpiryGuard):
@@ -257,15 +295,14 @@ def test_nothing_is_deleted_while_a_table_is_unknown() -> None:
     topic = days()
     begin_table(topic.pipeline.log, "lake.days")
     done = expired(topic, grace=0.0)
-    assert (done.recorded, done.deleted) == (4, 0)
+    assert (done.recorded, done.deleted) == (0, 0)
+    assert read(topic) == [1, 2, 3, 4]
     why = "table lake.days may have them: name it, with its catalog, or that it is gone"
     assert done.kept == {why: [1, 2]}
     give_to_table(topic.pipeline.log, "lake.days", 1)
-    done = expired(topic, grace=0.0)
-    assert (done.deleted, done.kept) == (
-        2,
-        {"their objects were given to table lake.days, whose engines delete them": [1]},
-    )
+    done = expired(topic, grace=0.0, tables=frozenset({"lake.days"}))
+    assert (done.deleted, done.kept) == (2, {})
+    assert of_batches(topic) == [1, 3, 4]
     topic = days()
     begin_table(topic.pipeline.log, "lake.days")
     assert expired(topic, grace=0.0, tables=frozenset({"lake.days"})).deleted == 4

@@ -155,7 +155,7 @@ def test_it_names_the_batches_with_accepted_losses(pipeline: Pipeline) -> None:
     pipeline.lands("later")
     assert pipeline.summary.amended == ((2, 3),)
     store = FaultyStore(pipeline.bucket)
-    assert Snapshot(Engine(store, pipeline.kafka).log).lost_urls(4) == {pipeline.engine.store.url(lost)}
+    assert Snapshot(Engine(store, pipeline.kafka).log).losses(4).urls() == {pipeline.engine.store.url(lost)}
     assert "list" not in {request.operation for request in store.requests}
     assert pipeline.is_current()
     pipeline.bucket.delete(SUMMARY)
@@ -250,7 +250,7 @@ def test_losses_of_another_log_are_not_taken_from_a_summary(pipeline: Pipeline) 
     del body["sha256"]
     pipeline.bucket.delete(SUMMARY)
     pipeline.bucket.put_new(SUMMARY, canonical(body | {"sha256": digest(body)}))
-    assert Snapshot(pipeline.engine.log).lost_urls(1) == {pipeline.engine.store.url(lost)}
+    assert Snapshot(pipeline.engine.log).losses(1).urls() == {pipeline.engine.store.url(lost)}
 
 
 def test_a_loss_that_is_accepted_beside_the_first_summary_is_in_it(pipeline: Pipeline) -> None:

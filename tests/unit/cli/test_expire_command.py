@@ -49,12 +49,12 @@ def test_a_night_records_and_the_next_one_deletes(world: World, later: list[floa
     output = world.on_topic("expire", "--older-than", "1", "--dry-run")
     assert output.out.splitlines()[:2] == [
         "3 objects of 2 batches, 16 B, would be recorded as no longer needed",
-        "0 objects recorded earlier would be deleted",
+        "0 objects, 0 B, recorded earlier would be deleted",
     ], output.out
     output = world.on_topic("expire", "--older-than", "1", "--reason", "retention", "--operator", "ann@desk")
     assert (output.code, len(world.data_keys())) == (0, objects)
     lines = output.out.splitlines()
-    assert lines[1] == "0 objects deleted, 0 B"
+    assert lines[1] == "0 objects, 0 B, deleted"
     assert lines[2].startswith("3 objects recorded and not deleted yet, ")
     assert "run the command again after 20" in lines[2]
     later[0] = 3.1
@@ -66,9 +66,9 @@ def test_a_night_records_and_the_next_one_deletes(world: World, later: list[floa
         "deleted": 3,
         "deleted_size": output.data["deleted_size"],
         "absent": 0,
-        "due": 3,
         "kept": {},
-        "refused": {},
+        "refused": 0,
+        "named": {},
         "waiting": 0,
         "waiting_size": 0,
         "delete_from": None,
@@ -109,6 +109,20 @@ def test_an_object_of_others_is_named(world: World, later: list[float]) -> None:
     assert output.code == 1
     assert f"not deleted: {world.bucket.url(key)}: a key of topic 'orders', batch 1, holds an object that" in output.out
     assert world.data_keys() == [key]
+
+
+def test_what_is_recorded_can_be_withdrawn(world: World, later: list[float]) -> None:
+    """And status says what is not deleted yet."""
+    objects = landed(world)
+    later[0] = 2.0
+    world.on_topic("expire", "--older-than", "1")
+    assert "  2 batches expired; 3 objects not deleted yet\n" in world.on_topic("status").out
+    output = world.on_topic("expire", "--withdraw")
+    assert (output.code, output.out) == (0, "3 objects are needed again\n")
+    assert "expired" not in world.on_topic("status").out
+    later[0] = 9.0
+    assert len(world.data_keys()) == objects
+    assert world.on_topic("expire", "--landed-in", "daily").code == 2
 
 
 def test_the_defaults_are_a_day(world: World) -> None:

@@ -10,7 +10,6 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import settings
 
 from airflow_provider_kafka_s3.config import Layout
 from airflow_provider_kafka_s3.exceptions import RecordError
@@ -18,10 +17,6 @@ from airflow_provider_kafka_s3.formats.parts import MAIN, PreparedParts
 from airflow_provider_kafka_s3.formats.port import ObjectWriter, record_error
 from airflow_provider_kafka_s3.formats.registry import make_formats
 from airflow_provider_kafka_s3.layout.split import Append, Event, LeaveOut, Splitter
-
-# Other test processes share the machine: so examples have no time limit.
-settings.register_profile("no-deadline", deadline=None)
-settings.load_profile("no-deadline")
 
 TOPIC = "flights"
 PARTITION = 3

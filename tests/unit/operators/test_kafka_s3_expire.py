@@ -104,7 +104,8 @@ def test_a_topic_that_fails_does_not_stop_the_others(bench: object, topic: Topic
         ({"older_than": dt.timedelta(days=-1)}, "cannot be negative"),
         ({"grace": dt.timedelta(days=-1)}, "cannot be negative"),
         ({"landed_in": {"pipline": "x"}}, "pipline"),
-        ({"topics": ["a.b", "a_b"], "table": "db.{topic}"}, "topics 'a.b' and 'a_b' have one table"),
+        ({"topics": ["a.b", "a_b"], "tables": ["db.{topic}"]}, "topics 'a.b' and 'a_b' have one table"),
+        ({"tables": "db.orders"}, r"tables='db.orders' must be a list"),
         ({"older_then": 3}, "has no parameter 'older_then'; did you mean 'older_than'"),
     ],
 )

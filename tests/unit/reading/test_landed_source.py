@@ -340,7 +340,7 @@ TARGETS = [
 ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     source=st.sampled_from(SOURCES),
     target=st.sampled_from(TARGETS),
