@@ -43,7 +43,7 @@ PYTHON_TESTS := tests/golden $(addprefix tests/unit/,airflow cli extensions kafk
 unexport PYTHONDONTWRITEBYTECODE
 
 # Tests often wait for servers, so there are more processes than cores. In the order of the files, the longest come first.
-WORKERS := 4
+WORKERS := 5
 PYTEST := -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder
 
 .DEFAULT_GOAL := help

@@ -152,9 +152,10 @@ def claimable(
     gone = (Offsets({p: [(0, earliest.get(p, 0))] for p in claim}) | expired) & claim
     if gone & expired and on_data_loss == "fail":
         raise DataLossError(
-            f"topic {topic!r}: the pipeline that is read has deleted objects of offsets {gone} on purpose (kafka-s3 "
-            f"expire) before they were landed here. Nothing was planned. Accept the gap, which is then recorded as "
-            f"lost in plan and marker: {accept(gone)}, then run again; or accept each with on_data_loss='skip'"
+            f"topic {topic!r}: the pipeline that is read has deleted objects of offsets {gone} on purpose "
+            f"(docs/expiry.md) before they were landed here. Nothing was planned. Accept the gap, which is then "
+            f"recorded as lost in plan and marker: {accept(gone)}, then run again; or accept each with "
+            f"on_data_loss='skip'"
         )
     if gone and on_data_loss == "fail":
         raise DataLossError(

@@ -36,7 +36,7 @@ def require_objects(
 ) -> tuple[int, int]:
     """Check by HEAD every object of committed batches that may hold offsets of a target.
 
-    Objects that were given to a table, or accepted as lost, may be gone. Expired ones are not looked for.
+    Objects that were given to a table, accepted as lost, or deleted on purpose may be gone.
 
     Args:
         committer: decides and completes the batches of the topic.
@@ -56,16 +56,17 @@ def require_objects(
     missing: list[tuple[Plan, list[ObjectEntry]]] = []
     given_away = GivenAway(committer.log)
     existing = restored = 0
-    for group in _groups(batches, target, expired_objects(committer.log)):
+    for group in _groups(batches, target):
         intact = committer.parallel(lambda pair: committer.objects.is_intact(*pair), group)
         existing += sum(intact)
         gone: dict[int, tuple[Plan, list[ObjectEntry]]] = {}
         for (plan, entry), exists in zip(group, intact, strict=True):
             if not exists:
                 gone.setdefault(plan.batch, (plan, []))[1].append(entry)
+        expired = expired_objects(committer.log) if gone else ExpiredObjects()
         for batch, (plan, entries) in gone.items():
             amended = committer.log.amended_keys(batch)[0]
-            unamended = [entry for entry in entries if entry.key not in amended]
+            unamended = [entry for entry in entries if entry.key not in amended and not expired.has(batch, entry)]
             of_tables = given_away.tables(plan, unamended)
             unamended = [entry for entry in unamended if entry.key not in of_tables]
             if left := committer.objects.gone(plan, unamended):
@@ -89,14 +90,11 @@ def require_objects(
     return existing + restored, restored
 
 
-def _groups(
-    batches: Iterable[Covering], target: Offsets, expired: ExpiredObjects
-) -> Iterator[list[tuple[Plan, ObjectEntry]]]:
+def _groups(batches: Iterable[Covering], target: Offsets) -> Iterator[list[tuple[Plan, ObjectEntry]]]:
     """Objects of several small batches together, so that they are checked at the same time."""
     group: list[tuple[Plan, ObjectEntry]] = []
     for batch in batches:
-        plan = batch.plan
-        group += [(plan, entry) for entry in batch.objects(target) if not expired.has(plan.batch, entry)]
+        group += [(batch.plan, entry) for entry in batch.objects(target)]
         if len(group) >= _HEADS_AT_ONCE:
             yield group
             group = []

@@ -103,7 +103,7 @@ class CommittedObjects:
                 raise DataLossError(f"an object of {where} was accepted as lost: {url}")
             if self.has_expired(entry):
                 raise DataLossError(
-                    f"an object of {where} was deleted on purpose, by `kafka-s3 expire`. Open another snapshot, or "
+                    f"an object of {where} was deleted on purpose (docs/expiry.md). Open another snapshot, or "
                     f"read the pipeline that has its records: {url}"
                 )
             if (table := GivenAway(self.log).table(self.plan, entry.key)) is not None:

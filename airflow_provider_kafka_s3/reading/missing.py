@@ -34,7 +34,7 @@ def missing_object(store: DurableStore, one: SnapshotObject) -> MissingObjectErr
         log = TopicLog(store, address)
         if expired_objects(log).has(one.batch, one.entry):
             return MissingObjectError(
-                f"{where}: it was deleted on purpose, by `kafka-s3 expire`, since this snapshot was opened. Open "
+                f"{where}: it was deleted on purpose (docs/expiry.md) since this snapshot was opened. Open "
                 f"another one, or read the pipeline that has its records"
             )
         if (table := GivenAway(log).table(log.require_plan(one.batch)[0], one.key)) is not None:

@@ -304,6 +304,7 @@ def test_exactly_the_landed_records_are_aggregated_in_whatever_order_hours_are_r
     assert check_bucket(store, topics_dir="topics", pipeline="sales", topic="sales", recovered=True).records == 9
 
 
+@pytest.mark.any_airflow
 def test_landed_hours_are_compacted_to_a_day(
     example: Callable[..., DagRun], kafka_broker: KafkaBroker, store: S3Store
 ) -> None:

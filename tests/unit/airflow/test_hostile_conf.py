@@ -61,7 +61,7 @@ def conf_of(**parts: Any) -> Any:
     return st.fixed_dictionaries({}, optional={"action": actions, "kafka_s3": ours, **others})
 
 
-@settings(max_examples=400)
+@settings(max_examples=100)
 @given(conf=conf_of(), incremental=st.booleans())
 def test_any_conf_is_a_window_of_this_task_or_a_configuration_error(conf: Any, incremental: bool) -> None:
     """Never another exception; and a window can be logged, stored as JSON, and requested."""

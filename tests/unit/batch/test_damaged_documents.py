@@ -13,14 +13,16 @@ from typing import Any, Final
 import pytest
 
 from airflow_provider_kafka_s3.batch.derived.log_indexes import write_missing
+from airflow_provider_kafka_s3.batch.expiry import read_expiry
 from airflow_provider_kafka_s3.batch.given_away import owning_tables
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.log_index import checked_summaries
 from airflow_provider_kafka_s3.batch.pinned_schemas import NoRegistry, PinnedSchemas
 from airflow_provider_kafka_s3.batch.topic_summary import decode_summary
-from airflow_provider_kafka_s3.config import Layout, RawBytes
+from airflow_provider_kafka_s3.config import Landed, Layout, RawBytes
 from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.codec import Document, canonical, digest, encode
+from airflow_provider_kafka_s3.documents.expiry import ExpiredObjects, Expiry, WaitingExpiry
 from airflow_provider_kafka_s3.documents.manifest import Amend
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.documents.owner import decode_owner
@@ -96,6 +98,22 @@ MORE: Final[dict[str, Document]] = {
         )
     ),
     addresses.table_key(CONTROL, "lake.events"): OwningTable(topic=TOPIC, table="lake.events", last=3),
+    addresses.expiry_key(CONTROL): Expiry(
+        topic=TOPIC,
+        number=9,
+        deleted=ExpiredObjects(batches=((1, 3),), before=((3, 5),)),
+        waiting=(
+            WaitingExpiry(
+                objects=ExpiredObjects(batches=((4, 6),)),
+                number=4,
+                size=8,
+                delete_from=7,
+                reason="old",
+                operator="ann",
+                landed_in=Landed(pipeline="daily"),
+            ),
+        ),
+    ),
     addresses.replay_key(CONTROL, "again", "plan"): replay_plan(partitions={0: ((REPLAYED,),)}),
     addresses.replay_key(CONTROL, "theirs", "plan"): replay_plan(partitions={}, foreign={0: (FOREIGN,)}),
     addresses.replay_key(CONTROL, "again", "begin-0"): ReplayBegin(replay="again", partition=0),
@@ -119,6 +137,7 @@ READERS: Final[dict[str, Callable[[TopicLog], object]]] = {
     ),
     addresses.schema_key(CONTROL, 7): lambda log: PinnedSchemas(log.store, log.prefix, NoRegistry()).schema(7),
     addresses.table_key(CONTROL, "lake.events"): owning_tables,
+    addresses.expiry_key(CONTROL): read_expiry,
     SUMMARY: lambda log: decode_summary(stored(log, SUMMARY), log.address, log.store.url(SUMMARY)),
     addresses.replay_key(CONTROL, "again", "plan"): lambda log: log.read_replay(ReplayPlan, "again", "plan"),
     addresses.replay_key(CONTROL, "theirs", "plan"): lambda log: log.read_replay(ReplayPlan, "theirs", "plan"),

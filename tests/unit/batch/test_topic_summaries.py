@@ -159,7 +159,7 @@ def test_it_names_the_batches_with_accepted_losses(pipeline: Pipeline) -> None:
     assert "list" not in {request.operation for request in store.requests}
     assert pipeline.is_current()
     pipeline.bucket.delete(SUMMARY)
-    assert Snapshot(pipeline.engine.log).lost_urls(4) == {pipeline.engine.store.url(lost)}
+    assert Snapshot(pipeline.engine.log).losses(4).urls() == {pipeline.engine.store.url(lost)}
 
 
 def test_a_loss_whose_command_ended_before_the_summary_is_in_it_after_another_call(pipeline: Pipeline) -> None:
