@@ -439,10 +439,9 @@ class _Expiry:
         expiry = self._expiry()
         due = [waiting for waiting in expiry.waiting if waiting.delete_from <= self._now * 1000]
         for waiting in due:
-            if dry_run or self._begin(waiting):
-                done = self._delete(waiting, dry_run=dry_run)
-                if not dry_run:
-                    self._note_deleted(waiting, done)
+            done = self._delete(waiting, dry_run=dry_run)
+            if not dry_run:
+                self._note_deleted(waiting, done)
         left = self._expiry().waiting
         self.result.waiting = sum(waiting.number for waiting in left)
         self.result.waiting_size = sum(waiting.size for waiting in left)
@@ -468,18 +467,18 @@ class _Expiry:
 
         def begun(expiry: Expiry) -> Expiry:
             records = [
-                msgspec.structs.replace(other, has_begun=True) if other.objects == waiting.objects else other
+                msgspec.structs.replace(other, has_begun=True) if _is_same(other, waiting) else other
                 for other in expiry.waiting
             ]
             return msgspec.structs.replace(expiry, waiting=tuple(records))
 
-        return any(other.objects == waiting.objects for other in self._change(begun).waiting)
+        return any(_is_same(other, waiting) for other in self._change(begun).waiting)
 
     def _note_deleted(self, waiting: WaitingExpiry, done: _Deleted) -> None:
         """Note which objects of a record are deleted."""
 
         def without(other: WaitingExpiry) -> WaitingExpiry | None:
-            if other.objects != waiting.objects:
+            if not _is_same(other, waiting):
                 return other
             if not (left := other.objects.without(done.objects)):
                 return None
@@ -495,7 +494,7 @@ class _Expiry:
 
     def _delete(self, waiting: WaitingExpiry, *, dry_run: bool) -> _Deleted:
         """Delete the objects of a record."""
-        done = _Deleted()
+        done, has_begun = _Deleted(), False
         guards, given_away = self._guards_of(waiting.landed_in), GivenAway(self._log)
         names = self._newest_chunks(self._log.require_marker()[0])
         numbers = itertools.chain.from_iterable(itertools.starmap(range, waiting.objects.numbers()))
@@ -519,6 +518,11 @@ class _Expiry:
                     for entry in decision.objects
                     if waiting.objects.has(plan.batch, entry)
                 ]
+                if left and not dry_run and not has_begun:
+                    # Until now it may be withdrawn.
+                    has_begun = self._begin(waiting)
+                    if not has_begun:
+                        return done
                 staying = {*kept, *(self._delete_objects(left) if not dry_run else self._would_delete(left))}
                 gone = [(plan, entry) for plan, entry in left if plan.batch not in staying]
                 done.add(waiting.objects, [plan.batch for plan, _ in block if plan.batch not in staying], gone)
@@ -589,6 +593,11 @@ class _Deleted:
         self.objects |= ExpiredObjects(batches=whole) | ExpiredObjects(before=parts)
         self.number += len(gone)
         self.size += sum(entry.size for _, entry in gone)
+
+
+def _is_same(record: WaitingExpiry, other: WaitingExpiry) -> bool:
+    """Whether two are one record, whose deletion may have begun."""
+    return record == msgspec.structs.replace(other, has_begun=record.has_begun)
 
 
 def _all_denied(refused: Mapping[str, str]) -> bool:

@@ -265,6 +265,16 @@ def test_a_record_can_be_withdrawn_until_its_deletion_begins() -> None:
     assert expired(topic, grace=0.0).deleted == 4
 
 
+def test_a_record_whose_objects_are_all_kept_can_still_be_withdrawn() -> None:
+    """As when the pipeline that has their records loses an object within the grace."""
+    topic = days()
+    expired(topic)
+    done = expired(topic, after=2, older_than=3.5, guards=[Keeps(1, 2, final=True)])
+    assert (done.deleted, done.waiting) == (0, 4)
+    assert topic.pipeline.withdraw_expiry() == (4, 0)
+    assert read(topic) == [1, 2, 3, 4]
+
+
 class Keeps(ExpiryGuard):
     """Keeps some batches until it is told otherwise."""
 
