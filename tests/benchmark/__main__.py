@@ -46,6 +46,8 @@ from tests.benchmark.slow_store import table as slow_store_table
 from tests.benchmark.small import FORKED, RECORDS, small_runs
 from tests.benchmark.small import GOAL as SMALL_GOAL
 from tests.benchmark.small import table as small_table
+from tests.benchmark.small_objects import small_objects
+from tests.benchmark.small_objects import table as small_objects_table
 from tests.benchmark.stages import stages
 from tests.benchmark.stages import table as stages_table
 from tests.benchmark.stores import store
@@ -87,14 +89,14 @@ def main() -> int:
         "stages",
         "tables",
         "landed",
+        "small-objects",
     )
-    parser.add_argument("--only", choices=parts, help="default: all but shapes and stages")
+    parser.add_argument("--only", choices=parts, help="default: all but shapes, stages and small-objects")
     parser.add_argument("--json", type=Path, default=ROOT / ".build" / "benchmark.json", help="where the figures go")
     options = parser.parse_args()
-    if options.only == "formats":
-        return _report({"cores": os.cpu_count(), **_formats()}, options.json)
-    if options.only == "partitioners":
-        return _report({"cores": os.cpu_count(), **_partitioners()}, options.json)
+    alone = {"formats": _formats, "partitioners": _partitioners, "small-objects": lambda: _small_objects(options.store)}
+    if options.only in alone:
+        return _report({"cores": os.cpu_count(), **alone[options.only]()}, options.json)
     with (
         store(options.store) as server,
         KafkaBroker(heap="1g", optimised=True) as broker,
@@ -165,6 +167,11 @@ def _report(summary: dict[str, Any], path: Path) -> int:
     print(table(summary))
     print(f"Figures: {path}")
     return 0 if all(goal["met"] for goal in summary["goals"]) else 1
+
+
+def _small_objects(name: str) -> dict[str, Any]:
+    with store(name) as server:
+        return {"s3_server": server.name, "goals": [], "small_objects": small_objects(server.endpoint)}
 
 
 def _formats() -> dict[str, Any]:
@@ -320,6 +327,8 @@ def table(summary: dict[str, Any]) -> str:
     if "small_runs" in summary:
         head = f"  a run of {RECORDS:,} records, driver included, / by a warm driver:"
         lines += ["", head, *small_table(summary["small_runs"]), ""]
+    if "small_objects" in summary:
+        lines += ["", "  small objects made large ones:", *small_objects_table(summary["small_objects"]), ""]
     if "formats" in summary:
         lines += ["", f"  formats, {summary['cores']} cores:", *formats_table(summary["formats"]), ""]
     if "partitioners" in summary:
