@@ -46,7 +46,7 @@ PYTHON_TESTS := tests/golden $(addprefix tests/unit/,airflow cli extensions kafk
 unexport PYTHONDONTWRITEBYTECODE
 
 # Tests often wait for servers, so there are more processes than cores. In the order of the files, the longest come first.
-WORKERS := 5
+WORKERS := 4
 PYTEST := -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
