@@ -142,6 +142,8 @@ jars: $(JARS) ## only the jars: Spark's Kafka connector, a Kafka broker, Avro's 
 
 versitygw: $(VERSITYGW) ## only the second S3 server: versitygw, built from source
 
+prometheus: $(PROMETHEUS) ## only Prometheus, for make dashboard: built from source
+
 registry: $(REGISTRY) ## only the schema registry: Apicurio, which needs nothing but Java
 
 # Only root can install it; the check prints the instructions for other users.

@@ -111,11 +111,11 @@ def _read(prometheus: Prometheus, panel: Mapping[str, Any], began: float) -> lis
         else:
             answer = prometheus.get("query_range", query=expression, start=began, end=now, step=_STEP)["result"]
             lines = [(row["metric"], row["values"]) for row in answer]
-        kind = target.get("legendFormat", "").partition("}}")[2].strip() or target["refId"]
         for labels, values in lines:
-            name = f"{labels.get('topic', '')} ({labels.get('pipeline', kind)})" if labels else panel["title"]
-            suffix = f", {kind}" if len(panel["targets"]) > 1 else ""
-            found.append(Series(name + suffix, [(float(at), float(value)) for at, value in values]))
+            name = re.sub(r"{{(\w+)}}", lambda label, of=labels: of.get(label[1], ""), target["legendFormat"])  # type: ignore[misc]
+            # Before the first batch a mean is no number.
+            points = [(float(at), float(value)) for at, value in values if value != "NaN"]
+            found += [Series(name, points)] if points else []
     return found
 
 
@@ -167,7 +167,7 @@ def _lines(series: Sequence[Series], seconds: float) -> Markup:
             f"{(at - first) / seconds * 560:.1f},{100 - value / most * 95:.1f}" for at, value in line.points
         )
         shapes.append(Markup('<polyline points="{}" stroke="{}"/>').format(path, color))
-        legend.append(Markup('<span style="color: {}">{}</span>').format(color, re.sub(r" \(\w*\)$", "", line.name)))
+        legend.append(Markup('<span style="color: {}">{}</span>').format(color, line.name))
     template = '<small>{}</small><svg viewBox="0 0 560 102" preserveAspectRatio="none">{}</svg><footer>{}</footer>'
     return Markup(template).format(f"at most {most:,.0f}", Markup("").join(shapes), Markup(" ").join(legend))
 
