@@ -54,7 +54,7 @@ PYTEST := -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder
 # The mixed output of parallel installations is unreadable, and there are few steps.
 .NOTPARALLEL:
 .PHONY: help demo dashboard docs test unit test-3.3 test-2.11 test-spark lint format bench bench-peers simulate mutants faults soak lock setup \
-  setup-3.3 setup-2.11 setup-spark jars browser versitygw registry check clean
+  setup-3.3 setup-2.11 setup-spark jars browser versitygw prometheus registry check clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
