@@ -35,14 +35,13 @@ from tests.unit.batch.simulated_topic import Topic
 
 DAY = 86_400
 HOURLY = Layout(topics_dir="lake", format=JsonLines(), partitioner=Hourly(), errors="dead_letter")
-NOW = time.time()
 
 
 def days(batches: int = 4, *, layout: Layout = HOURLY, partitions: int = 1) -> Topic:
     """A topic with a batch for each of the last days, the newest of today; each has two hours."""
     topic = Topic(layout, partitions)
     for batch in range(batches):
-        last = NOW - (batches - 1 - batch) * DAY
+        last = time.time() - (batches - 1 - batch) * DAY
         for p in range(partitions):
             for age in (3600, 0):
                 value = json.dumps({"batch": batch + 1, "age": age, "p": p}).encode()
@@ -70,7 +69,9 @@ def expired(
     committer = topic.pipeline.committer if store is None else topic.pipeline_with(store).committer
     settings = {"older_than": None if older_than is None else older_than * DAY, "least_age": 0.0, "grace": DAY} | rule
     made = ExpiryRule(operator="ann@desk", **settings)  # type: ignore[arg-type]
-    return expire(committer, made, landed_in=no_other, guards=guards, now=NOW + 60 + after * DAY, dry_run=dry_run)
+    return expire(
+        committer, made, landed_in=no_other, guards=guards, now=time.time() + 60 + after * DAY, dry_run=dry_run
+    )
 
 
 def of_batches(topic: Topic) -> list[int]:
@@ -140,7 +141,7 @@ def test_of_a_batch_that_spans_the_time_the_older_objects_are_deleted() -> None:
     """The others later; the batch as a whole then."""
     topic = Topic(HOURLY)
     for age in (3, 2, 1, 0):
-        topic.append(b'{"batch": %d}' % age, timestamp=int((NOW - age * DAY) * 1000))
+        topic.append(b'{"batch": %d}' % age, timestamp=int((time.time() - age * DAY) * 1000))
     topic.land()
     assert expired(topic, older_than=1.5, grace=0.0).deleted == 2
     assert read(topic) == of_batches(topic) == [0, 1]
@@ -156,7 +157,7 @@ def test_of_a_batch_that_spans_the_time_the_older_objects_are_deleted() -> None:
 def test_a_record_of_the_future_is_as_old_as_its_batch() -> None:
     """A wrong clock of a producer keeps nothing for ever."""
     topic = Topic(HOURLY)
-    topic.append(b'{"batch": 1}', timestamp=int((NOW + 4000 * DAY) * 1000))
+    topic.append(b'{"batch": 1}', timestamp=int((time.time() + 4000 * DAY) * 1000))
     topic.land()
     assert expired(topic, older_than=2, after=1, grace=0.0).deleted == 0
     assert expired(topic, older_than=2, after=3, grace=0.0).deleted == 1
