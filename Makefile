@@ -115,7 +115,7 @@ soak: setup-3.3 versitygw ## MINUTES=10 of records, killed processes and faults,
 
 faults: setup-3.3 versitygw ## every request of the protocol x every fault x server x TLS x size x kind of objects, and every interleaving, half an hour
 	@EVERY_FAULT=1 $(RUN) $(PYTEST) --dist worksteal tests/faults/test_every_fault.py \
-	  tests/unit/batch/test_interleavings.py $(ARGS)
+	  $(addprefix tests/unit/batch/test_,interleavings.py crash_points.py crash_points_of_kinds.py) $(ARGS)
 
 lock: $(UV) ## resolve the dependencies again and write the locks
 	@for version in 3.3 2.11; do \

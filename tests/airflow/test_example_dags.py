@@ -170,6 +170,7 @@ def folders(store: S3Store, prefix: str) -> set[str]:
     return {o.key.removeprefix(prefix).rpartition("/")[0] for o in store.list(prefix)}
 
 
+@pytest.mark.any_airflow
 def test_the_hourly_example_lands_what_is_new_and_then_nothing(
     example: Callable[..., DagRun], kafka_broker: KafkaBroker, store: S3Store
 ) -> None:
@@ -359,6 +360,7 @@ def test_landed_records_are_rows_of_a_table_once(
         assert sum(files) == 3
 
 
+@pytest.mark.any_airflow
 def test_a_day_is_sent_back_to_kafka_once(
     example: Callable[..., DagRun], worker: Worker, kafka_broker: KafkaBroker
 ) -> None:

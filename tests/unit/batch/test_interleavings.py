@@ -1,6 +1,6 @@
 """Two drivers at once: interleavings of their requests with at most two switches, one after the other.
 
-The first switch after every fourth request; `make faults` tries it after each.
+The first switch after every sixth request; `make faults` tries it after each.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.protocol.engine import TOPIC, Engine, check_landed
 
 Body = Callable[[Engine], Any]
 
-EVERY = 1 if "EVERY_FAULT" in os.environ else 4
+EVERY = 1 if "EVERY_FAULT" in os.environ else 6
 """The first switch is tried after every so many requests."""
 
 
