@@ -103,7 +103,7 @@ class WaitingExpiry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     def __post_init__(self) -> None:
         if not self.objects or self.number < 0 or self.size < 0 or not 0 <= self.delete_from <= _MAX_TIME:
-            raise ValueError(f"{self.number} objects of {self.size} bytes cannot be deleted at {self.delete_from}")
+            raise ValueError("a record of expired objects has impossible numbers, or none of them")
 
 
 class Expiry(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
