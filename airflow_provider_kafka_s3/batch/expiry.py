@@ -1,7 +1,7 @@
 """Objects of a topic that were deleted on purpose, or will be: no reader expects them, and no run writes them again.
 
-The document says so before the first of them is deleted. It only grows, so whoever has read an older state expects more
-objects, and never fewer.
+The document says so before the first of them is deleted. An expiry can be withdrawn until its deletion
+has begun. From then on it only grows, so whoever has read an older state expects more objects, and never fewer.
 """
 
 from __future__ import annotations

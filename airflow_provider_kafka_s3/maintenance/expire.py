@@ -213,17 +213,26 @@ def withdraw(committer: Committer) -> tuple[int, int]:
     Returns:
         Number of objects that are needed again, and of those whose deletion has begun.
     """
+
+    def begun_only(expiry: Expiry) -> Expiry:
+        begun = tuple(waiting for waiting in expiry.waiting if waiting.has_begun)
+        return msgspec.structs.replace(expiry, waiting=begun)
+
+    taken, left = (sum(waiting.number for waiting in expiry.waiting) for expiry in _change(committer, begun_only))
+    return taken - left, left
+
+
+def _change(committer: Committer, change: Callable[[Expiry], Expiry]) -> tuple[Expiry, Expiry]:
+    """Change the document, whatever others do; the document before it and behind it, both empty if there is none."""
     for _ in range(_SWAPS):
         stored = read_expiry(committer.log)
         if stored is None:
-            return 0, 0
-        expiry, etag = stored
-        begun = tuple(waiting for waiting in expiry.waiting if waiting.has_begun)
-        left, taken = (sum(one.number for one in some) for some in (begun, expiry.waiting))
-        if begun == expiry.waiting:
-            return 0, left
-        if swap_expiry(committer.log, msgspec.structs.replace(expiry, waiting=begun), etag):
-            return taken - left, left
+            nothing = Expiry(topic=committer.log.topic)
+            return nothing, nothing
+        before, etag = stored
+        after = change(before)
+        if after == before or swap_expiry(committer.log, after, etag):
+            return before, after
     raise _not_replaced(committer)
 
 
@@ -451,17 +460,6 @@ class _Expiry:
         stored = read_expiry(self._log)
         return Expiry(topic=self._log.topic) if stored is None else stored[0]
 
-    def _change(self, change: Callable[[Expiry], Expiry]) -> Expiry:
-        """Change the document, whatever others do; the document behind it."""
-        for _ in range(_SWAPS):
-            stored = read_expiry(self._log)
-            if stored is None:
-                return Expiry(topic=self._log.topic)
-            after = change(stored[0])
-            if after == stored[0] or swap_expiry(self._log, after, stored[1]):
-                return after
-        raise _not_replaced(self._committer)
-
     def _begin(self, waiting: WaitingExpiry) -> bool:
         """Note that the objects of a record are deleted now; False if it was withdrawn, or others have deleted them."""
 
@@ -472,7 +470,8 @@ class _Expiry:
             ]
             return msgspec.structs.replace(expiry, waiting=tuple(records))
 
-        return any(_is_same(other, waiting) for other in self._change(begun).waiting)
+        _, after = _change(self._committer, begun)
+        return any(_is_same(other, waiting) for other in after.waiting)
 
     def _note_deleted(self, waiting: WaitingExpiry, done: _Deleted) -> None:
         """Note which objects of a record are deleted."""
@@ -490,7 +489,7 @@ class _Expiry:
             return msgspec.structs.replace(expiry, deleted=expiry.deleted | done.objects, waiting=tuple(records))
 
         if done.objects:
-            self._change(deleted)
+            _change(self._committer, deleted)
 
     def _delete(self, waiting: WaitingExpiry, *, dry_run: bool) -> _Deleted:
         """Delete the objects of a record."""
