@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import re
+import signal
 from collections.abc import Iterator, Mapping
 from inspect import signature
 from pathlib import Path
@@ -49,6 +50,13 @@ _TIME: Final = re.compile(r"^\d\d/\d\d/\d\d \d\d:\d\d:\d\d (?=[A-Z]+ )")
 
 _OF_SIGNALS: Final = 128
 """Greatest exit status of a shell whose command no signal has ended."""
+
+_KILLED: Final = {
+    status
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)
+    for status in (-number, _OF_SIGNALS + number)
+}
+"""Exit statuses of a job that a person, another process or the kernel has ended. Damaged classes cause none of them."""
 
 _OF_THE_JOB: Final = ("application_args", "java_class")
 """Parameters of the hook that this package sets itself."""
@@ -109,7 +117,8 @@ class SparkSubmitJob:
         try:
             outcome = self._run(spec)
             status = None if self._hook is None else self._hook.exit_status
-            if self._archive is not None and status is not None and not self._killed:
+            was_killed = self._killed or status in _KILLED
+            if self._archive is not None and status is not None and not was_killed:
                 # A signal ends a JVM that reads damaged classes, or fails to write them. If there is no result, an
                 # archive that the JVM has read may be why.
                 has_crashed = not 0 <= status <= _OF_SIGNALS

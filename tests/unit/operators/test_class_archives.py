@@ -101,6 +101,15 @@ def test_a_job_that_crashed_leaves_no_archive(submit: Submit, folder: Path, cras
     assert sizes(folder) == [True]
 
 
+@pytest.mark.parametrize("end", ["kill -KILL $$\n", "exit 137\n", "kill -TERM $$\n"])
+def test_a_job_that_was_killed_leaves_the_archive(submit: Submit, folder: Path, end: str) -> None:
+    """Damaged classes end no JVM by these signals, and without the archive every job takes seconds longer."""
+    submit(JAVA, RESULT)
+    (archive,) = folder.iterdir()
+    submit(end)
+    assert list(folder.iterdir()) == [archive]
+
+
 def test_a_job_that_fails_before_an_archive_is_made_prevents_no_later_one(submit: Submit, folder: Path) -> None:
     """Such as one with too small a heap."""
     submit("exit 1\n")
