@@ -36,7 +36,8 @@ from airflow_provider_kafka_s3.inspect.verify import VerifyRun
 from airflow_provider_kafka_s3.kafka.offsets import ConsumerGroup
 from airflow_provider_kafka_s3.maintenance.abandon import abandon
 from airflow_provider_kafka_s3.maintenance.accept_loss import Absent, absent, accept_deleted, accept_gone, accept_loss
-from airflow_provider_kafka_s3.maintenance.expire import Expired, ExpiryGuard, ExpiryRule, expire, withdraw
+from airflow_provider_kafka_s3.maintenance.expire import expire, withdraw
+from airflow_provider_kafka_s3.maintenance.expiry_rule import Expired, ExpiryGuard, ExpiryRule
 from airflow_provider_kafka_s3.maintenance.gc import Garbage, collect, find_garbage
 from airflow_provider_kafka_s3.maintenance.last_chunks import find_data_objects, offsets_of_last_chunks
 from airflow_provider_kafka_s3.maintenance.named_batch import require_plan

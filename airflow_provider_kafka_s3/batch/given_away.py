@@ -71,7 +71,8 @@ class GivenAway:
         self._log = log
 
     @functools.cached_property
-    def _tables(self) -> tuple[OwningTable, ...]:
+    def owners(self) -> tuple[OwningTable, ...]:
+        """All tables of the topic, also those that own no object."""
         return owning_tables(self._log)
 
     def tables(self, plan: Plan, gone: Iterable[ObjectEntry]) -> Mapping[str, str]:
@@ -92,7 +93,7 @@ class GivenAway:
 
     def table_of_batch(self, batch: int) -> str | None:
         """The table that the objects of values of a batch were given to; None: to none."""
-        return next((owner.table for owner in self._tables if batch <= owner.last), None)
+        return next((owner.table for owner in self.owners if batch <= owner.last), None)
 
 
 def _read(log: TopicLog, key: str) -> tuple[OwningTable, str] | None:

@@ -18,7 +18,7 @@ from airflow_provider_kafka_s3.config import Landed
 from airflow_provider_kafka_s3.config.tables import TableSettings
 from airflow_provider_kafka_s3.documents.notation import format_batches
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
-from airflow_provider_kafka_s3.maintenance.expire import (
+from airflow_provider_kafka_s3.maintenance.expiry_rule import (
     DEFAULT_GRACE,
     DEFAULT_LEAST_AGE,
     Expired,

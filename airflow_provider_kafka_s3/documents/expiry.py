@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -59,6 +60,14 @@ class ExpiredObjects(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     def numbers(self) -> Ranges:
         """Ranges of all batches that have some of them."""
         return coalesce([*self.batches, *((batch, batch + 1) for batch, _ in self.before)])
+
+    def of(self, batches: Iterable[int]) -> ExpiredObjects:
+        """Those of some batches."""
+        numbers = {*batches}
+        return ExpiredObjects(
+            batches=coalesce((batch, batch + 1) for batch in numbers if self.has_all(batch)),
+            before=tuple((batch, time) for batch, time in self.before if batch in numbers),
+        )
 
     def __or__(self, other: ExpiredObjects) -> ExpiredObjects:
         batches = coalesce([*self.batches, *other.batches])

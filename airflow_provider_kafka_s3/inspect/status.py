@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from airflow_provider_kafka_s3.batch.expiry import read_expiry
+from airflow_provider_kafka_s3.batch.expiry import current_expiry
 from airflow_provider_kafka_s3.batch.given_away import owning_tables
 from airflow_provider_kafka_s3.batch.held_back import held_back
 from airflow_provider_kafka_s3.batch.log import TopicLog
@@ -186,15 +186,15 @@ def topic_status(
         return None
     view = topic_log.view(stored)
     numbers = sorted({*view.open_plans, *range(max(1, view.next - last), view.next)})
-    expiry = read_expiry(topic_log)
+    expiry = current_expiry(topic_log)
     described = {b.batch: b for b in in_threads(lambda n: _batch(topic_log, view.marker, n), numbers, threads=16)}
     return replace(
         _of_view(topic_log, view, source, isolation),
         open=tuple(described[n] for n in sorted(view.open_plans)),
         last=tuple(described[n] for n in numbers if n >= view.next - last),
         tables={owner.table: owner.last for owner in owning_tables(topic_log) if owner.last},
-        expired=0 if expiry is None else sum(end - first for first, end in expiry[0].objects.batches),
-        expiring=0 if expiry is None else sum(one.number for one in expiry[0].waiting),
+        expired=sum(end - first for first, end in expiry.objects.batches),
+        expiring=sum(one.number for one in expiry.waiting),
     )
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from airflow_provider_kafka_s3.config import Landed
-    from airflow_provider_kafka_s3.maintenance.expire import Expired, ExpiryRule
+    from airflow_provider_kafka_s3.maintenance.expiry_rule import Expired, ExpiryRule
     from airflow_provider_kafka_s3.pipeline import TopicPipeline
 
 __all__ = ["KafkaS3ExpireOperator"]
@@ -141,7 +141,7 @@ class KafkaS3ExpireOperator(BaseOperator):
         return {topic: [of_topics[topic] for of_topics in named] for topic in topics}
 
     def _rule(self, tables: Sequence[str], operator: str) -> ExpiryRule:
-        from airflow_provider_kafka_s3.maintenance.expire import ExpiryRule
+        from airflow_provider_kafka_s3.maintenance.expiry_rule import ExpiryRule
 
         return ExpiryRule(
             older_than=None if self.older_than is None else self.older_than.total_seconds(),

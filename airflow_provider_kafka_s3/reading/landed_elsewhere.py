@@ -22,7 +22,7 @@ from airflow_provider_kafka_s3.documents.marker import Marker
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, ForeignObjectError, MissingObjectError
-from airflow_provider_kafka_s3.maintenance.expire import CommittedBatch, ExpiryGuard
+from airflow_provider_kafka_s3.maintenance.expiry_rule import CommittedBatch, ExpiryGuard
 from airflow_provider_kafka_s3.messages import few, printable
 from airflow_provider_kafka_s3.overriding import override
 from airflow_provider_kafka_s3.pipeline import TopicPipeline, open_topic

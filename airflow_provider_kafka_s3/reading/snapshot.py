@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from airflow_provider_kafka_s3.batch.expiry import expired_objects, read_expiry
+from airflow_provider_kafka_s3.batch.expiry import current_expiry, expired_objects
 from airflow_provider_kafka_s3.batch.location import TopicLocation
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.topic_summary import amended_batches, is_of_log, read_summary
 from airflow_provider_kafka_s3.documents.addresses import TopicAddress
 from airflow_provider_kafka_s3.documents.codec import MAX_BATCH
-from airflow_provider_kafka_s3.documents.expiry import ExpiredObjects, Expiry
+from airflow_provider_kafka_s3.documents.expiry import ExpiredObjects
 from airflow_provider_kafka_s3.documents.log_index import IndexedBatch
 from airflow_provider_kafka_s3.documents.manifest import Manifest
 from airflow_provider_kafka_s3.documents.marker import Marker
@@ -311,8 +311,7 @@ class Snapshot:
             amended = {batch for first, end in summary.amended for batch in range(first, min(end, last + 1))}
         lost = self._amended_keys(sorted(amended))
         keys = frozenset(key for of_batch in lost.values() for key in of_batch)
-        stored = read_expiry(self.log)
-        expiry = Expiry(topic=self.log.topic) if stored is None else stored[0]
+        expiry = current_expiry(self.log)
 
         def urls() -> frozenset[str]:
             waiting = {n for record in expiry.waiting for bounds in record.objects.numbers() for n in range(*bounds)}

@@ -33,7 +33,7 @@ from airflow_provider_kafka_s3.config import (
     TimePattern,
 )
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, MissingObjectError, TableRolledBackError
-from airflow_provider_kafka_s3.maintenance.expire import Expired, ExpiryRule
+from airflow_provider_kafka_s3.maintenance.expiry_rule import Expired, ExpiryRule
 from airflow_provider_kafka_s3.reading.landed_elsewhere import landed_elsewhere
 from airflow_provider_kafka_s3.reading.snapshot import Snapshot
 from airflow_provider_kafka_s3.schemas.field_ids import field_id

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from airflow_provider_kafka_s3.maintenance.expire import CommittedBatch, ExpiryGuard
+from airflow_provider_kafka_s3.maintenance.expiry_rule import CommittedBatch, ExpiryGuard
 from airflow_provider_kafka_s3.overriding import override
 from airflow_provider_kafka_s3.tables.iceberg.topic_table import TopicTable
 

@@ -22,7 +22,8 @@ from airflow_provider_kafka_s3.exceptions import (
     DataLossError,
     KafkaS3Error,
 )
-from airflow_provider_kafka_s3.maintenance.expire import CommittedBatch, Expired, ExpiryGuard, ExpiryRule, expire
+from airflow_provider_kafka_s3.maintenance.expire import expire
+from airflow_provider_kafka_s3.maintenance.expiry_rule import CommittedBatch, Expired, ExpiryGuard, ExpiryRule
 from airflow_provider_kafka_s3.reading.arrow import arrow_batches
 from airflow_provider_kafka_s3.reading.committed_objects import CommittedObjects
 from airflow_provider_kafka_s3.reading.snapshot import Snapshot

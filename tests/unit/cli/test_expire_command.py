@@ -7,7 +7,7 @@ import time
 import pytest
 
 from airflow_provider_kafka_s3.batch.given_away import begin_table
-from airflow_provider_kafka_s3.maintenance import expire
+from airflow_provider_kafka_s3.maintenance.expiry_rule import DEFAULT_GRACE, DEFAULT_LEAST_AGE
 from airflow_provider_kafka_s3.pipeline import TopicPipeline
 from tests.unit.cli.conftest import World
 
@@ -127,4 +127,4 @@ def test_what_is_recorded_can_be_withdrawn(world: World, later: list[float]) -> 
 
 def test_the_defaults_are_a_day(world: World) -> None:
     """Of the grace, and of the least age."""
-    assert (expire.DEFAULT_GRACE, expire.DEFAULT_LEAST_AGE) == (DAY, DAY)
+    assert (DEFAULT_GRACE, DEFAULT_LEAST_AGE) == (DAY, DAY)

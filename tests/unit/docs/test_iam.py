@@ -159,7 +159,7 @@ def test_only_expiry_deletes_objects_and_no_document() -> None:
         for path in PACKAGE.rglob("*.py")
         if re.search(r"[\w)]\.delete_objects\(", path.read_text()) and path.parent.name not in ("storage", "testing")
     }
-    assert deleting == {"maintenance/expire.py"}
+    assert deleting == {"maintenance/expiry_deletion.py"}
     allowed, recorded, denied = statements("Expiry")
     assert (allowed["Effect"], allowed["Action"]) == ("Allow", DELETION)
     assert (recorded["Effect"], recorded["Action"]) == ("Allow", "s3:PutObject")

@@ -29,7 +29,7 @@ from airflow_provider_kafka_s3.config import (
 from airflow_provider_kafka_s3.documents.expiry import ExpiredObjects, Expiry
 from airflow_provider_kafka_s3.documents.offsets import coalesce
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, DataLossError, KafkaS3Error
-from airflow_provider_kafka_s3.maintenance.expire import Expired, ExpiryRule
+from airflow_provider_kafka_s3.maintenance.expiry_rule import Expired, ExpiryRule
 from airflow_provider_kafka_s3.pipeline import TopicPipeline
 from airflow_provider_kafka_s3.reading.landed_elsewhere import landed_elsewhere
 from airflow_provider_kafka_s3.retry import Retrier
