@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
 from functools import cached_property
 
 from airflow_provider_kafka_s3.batch.expiry import expired_objects
@@ -101,7 +100,7 @@ class CommittedObjects:
             url, where = self.url(entry), f"topic {self.plan.topic!r}, batch {self.plan.batch}"
             if entry.key in self.log.amended_keys(self.plan.batch)[0]:
                 raise DataLossError(f"an object of {where} was accepted as lost: {url}")
-            if self.has_expired(entry):
+            if expired_objects(self.log).has(self.plan.batch, entry):
                 raise DataLossError(
                     f"an object of {where} was deleted on purpose (docs/expiry.md). Open another snapshot, or "
                     f"read the pipeline that has its records: {url}"
@@ -116,15 +115,6 @@ class CommittedObjects:
         if start is None and end is None:
             self.require_crc32(entry, zlib.crc32(stored.body))
         return stored.body
-
-    def has_expired(self, entry: ObjectEntry) -> bool:
-        """Whether an object was deleted on purpose, or will be."""
-        return expired_objects(self.log).has(self.plan.batch, entry)
-
-    def expected(self, entries: Sequence[ObjectEntry]) -> list[ObjectEntry]:
-        """Those of some objects that were not accepted as lost, and have not expired."""
-        lost, expired = self.log.amended_keys(self.plan.batch)[0], expired_objects(self.log)
-        return [entry for entry in entries if entry.key not in lost and not expired.has(self.plan.batch, entry)]
 
     def chunks(self, entry: ObjectEntry) -> tuple[Chunk, ...]:
         """The chunks of an object of blocks, by its index.

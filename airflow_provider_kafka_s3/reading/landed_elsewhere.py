@@ -17,6 +17,7 @@ from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.request import RunRequest
 from airflow_provider_kafka_s3.config import Landed, Layout
 from airflow_provider_kafka_s3.documents.addresses import TopicAddress
+from airflow_provider_kafka_s3.documents.expiry import ExpiredObjects
 from airflow_provider_kafka_s3.documents.manifest import Manifest
 from airflow_provider_kafka_s3.documents.marker import Marker
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
@@ -134,12 +135,16 @@ class LandedElsewhere(ExpiryGuard):
         self._verify = verify
         self._unsafe_fewer_parts = unsafe_fewer_parts
         self._name = f"pipeline {other.log.pipeline!r} below {other.log.topics_dir!r}"
+        # Of the other pipeline, read for each call.
+        self._expired, self._given_away = ExpiredObjects(), GivenAway(other.log)
         # By the incarnation of the topic.
         self._sides: dict[str, tuple[_Side, _Side]] = {}
 
     @override
     def kept(self, batches: Sequence[CommittedBatch], *, final: bool) -> Mapping[int, str]:
         kept: dict[int, str] = {}
+        other = self._other.log
+        self._expired, self._given_away = expired_objects(other), GivenAway(other)
         of_topic: dict[str, list[CommittedBatch]] = {}
         for plan, decision in batches:
             of_topic.setdefault(plan.topic_id, []).append((plan, decision))
@@ -171,7 +176,7 @@ class LandedElsewhere(ExpiryGuard):
     def _kept_of(self, batches: Sequence[CommittedBatch], ours: _Side, theirs: _Side, *, final: bool) -> dict[int, str]:
         for plan, decision in batches:
             if plan.batch not in ours.spans:
-                ours.spans[plan.batch] = [*_spans(ours.log, plan, decision)]
+                ours.spans[plan.batch] = [*_spans(ours.log, plan, decision, ours.log.amended_keys(plan.batch)[0])]
         claimed = Offsets.of(span.place for plan, _ in batches for span in ours.spans[plan.batch])
         # Slices of the other pipeline may reach further than these, and so on.
         wanted = claimed
@@ -180,7 +185,7 @@ class LandedElsewhere(ExpiryGuard):
                 theirs.spans[plan.batch] = [*self._spans_of_other(plan, decision, final=final)]
             reached = theirs.around(wanted)
             for plan, decision in ours.missing(reached):
-                ours.spans[plan.batch] = [*_spans(ours.log, plan, decision)]
+                ours.spans[plan.batch] = [*_spans(ours.log, plan, decision, ours.log.amended_keys(plan.batch)[0])]
             further = ours.around(reached) | reached
             if further <= wanted:
                 break
@@ -197,11 +202,10 @@ class LandedElsewhere(ExpiryGuard):
     def _spans_of_other(self, plan: Plan, decision: Manifest, *, final: bool) -> Iterator[_Span]:
         """The slices of a batch of the other pipeline, and whether all of its objects are there."""
         log, committer = self._other.log, self._other.committer
-        accepted, expired = log.amended_keys(plan.batch)[0], expired_objects(log)
-        why = ""
-        if (table := GivenAway(log).table_of_batch(plan.batch)) is not None:
+        lost, why = log.amended_keys(plan.batch)[0], ""
+        if (table := self._given_away.table_of_batch(plan.batch)) is not None:
             why = f"has given its objects to table {printable(table)}, whose engines may have deleted them"
-        elif any(entry.key in accepted or expired.has(plan.batch, entry) for entry in decision.objects):
+        elif any(entry.key in lost or self._expired.has(plan.batch, entry) for entry in decision.objects):
             why = "has lost or deleted objects that have these records"
         else:
             try:
@@ -211,7 +215,7 @@ class LandedElsewhere(ExpiryGuard):
                     self._read_back(plan)
             except (MissingObjectError, ForeignObjectError):
                 why = "has other objects in place of those that have these records: verify it"
-        yield from _spans(log, plan, decision, why)
+        yield from _spans(log, plan, decision, lost, why)
 
     def _read_back(self, plan: Plan) -> None:
         log = self._other.log
@@ -276,10 +280,9 @@ def landed_elsewhere(
     return guard
 
 
-def _spans(log: TopicLog, plan: Plan, decision: Manifest, why_lost: str = "") -> Iterator[_Span]:
+def _spans(log: TopicLog, plan: Plan, decision: Manifest, lost: frozenset[str], why_lost: str = "") -> Iterator[_Span]:
     """The slices of a batch."""
     objects = CommittedObjects(log, plan, decision)
-    lost = log.amended_keys(plan.batch)[0]
     records, accepted, dead = ([0] * len(plan.slices) for _ in range(3))
     for entry in objects.of_records():
         is_lost, is_dead = entry.key in lost, objects.is_dead_letters(entry)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,7 +13,6 @@ import pyarrow as pa
 from msgspec import UNSET
 
 from airflow_provider_kafka_s3.batch.coverage import Covering, covering_downward
-from airflow_provider_kafka_s3.batch.expiry import expired_objects
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.source import (
     Isolation,
@@ -25,6 +25,7 @@ from airflow_provider_kafka_s3.batch.source import (
 )
 from airflow_provider_kafka_s3.config import Landed, LandedConverter, Layout
 from airflow_provider_kafka_s3.documents.addresses import TopicAddress
+from airflow_provider_kafka_s3.documents.expiry import ExpiredObjects
 from airflow_provider_kafka_s3.documents.log_index import IndexedBatch
 from airflow_provider_kafka_s3.documents.marker import Marker
 from airflow_provider_kafka_s3.documents.offsets import Offsets
@@ -130,7 +131,8 @@ class LandedSource(PipelineSource):
 
         A record from the future is in every later window, as in Kafka, and its time shows it.
         """
-        latest, expired = self._latest(topic), expired_objects(self._log(topic))
+        latest = self._latest(topic)
+        expired = latest.snapshot.coverage.expired_objects
         first: dict[int, tuple[int, int]] = {}
 
         def look(batches: Iterable[IndexedBatch]) -> None:
@@ -160,13 +162,14 @@ class LandedSource(PipelineSource):
     @override
     def ranges(self, topic: str, offsets: Offsets, layout: Layout) -> Sequence[LandedRange]:
         topic_log, ranges = self._log(topic), list[LandedRange]()
+        expired = functools.cache(lambda: self._latest(topic).snapshot.coverage.expired_objects)
         marker, _ = topic_log.require_marker()
         for covering in _covering(topic_log, marker, offsets):
             plan, objects = covering.plan, CommittedObjects(topic_log, covering.plan, covering.decision)
             of_batch = [(s.partition, s.start, s.end) for s in plan.slices]
             of_batch += [(p, start, end) for p, skipped in plan.skipped.items() for start, end in skipped]
             ranges += [LandedRange(*one, plan.batch) for one in of_batch if Offsets.of([one]) & offsets]
-            _require_parts(objects, layout)
+            _require_parts(objects, layout, expired)
             topic_log.forget(plan.batch)
         # What was accepted as lost before it was landed is in no committed batch.
         others = offsets & marker.lost_in(marker.generation)
@@ -328,13 +331,15 @@ def _covering(topic_log: TopicLog, marker: Marker, offsets: Offsets) -> Iterator
     return covering_downward(topic_log, landed, generation=marker.generation, marker=marker)
 
 
-def _require_parts(objects: CommittedObjects, layout: Layout) -> None:
+def _require_parts(objects: CommittedObjects, layout: Layout, expired: Callable[[], ExpiredObjects]) -> None:
     """See :func:`require_parts`; objects that nobody expects any more are not read, so they need to have nothing."""
     entries = objects.of_records()
     try:
         require_parts(objects, entries, layout)
     except ConfigurationError:
-        left = objects.expected(entries)
+        batch = objects.plan.batch
+        lost = objects.log.amended_keys(batch)[0]
+        left = [entry for entry in entries if entry.key not in lost and not expired().has(batch, entry)]
         if len(left) == len(entries):
             raise
         require_parts(objects, left, layout)

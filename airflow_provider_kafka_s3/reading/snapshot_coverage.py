@@ -17,6 +17,9 @@ __all__ = ["SnapshotCoverage"]
 class SnapshotCoverage:
     """The offsets of a snapshot. The index of the log is read once for a generation, and only if they depend on it.
 
+    Attributes:
+        expired_objects: objects that were deleted on purpose, or will be, as the snapshot has read them.
+
     Args:
         log: the control documents of the topic.
         marker: as the snapshot has read it.
@@ -44,7 +47,7 @@ class SnapshotCoverage:
         self._batch = batch
         self._is_latest = is_latest
         self._is_whole = is_whole
-        self._expired_objects = expired
+        self.expired_objects = expired
         self._claimed: dict[int, Offsets] = {}
         self._expired: dict[tuple[int, bool], Offsets] = {}
 
@@ -79,7 +82,7 @@ class SnapshotCoverage:
             generation: incarnation of the topic.
             in_part: also those of batches of which some objects have expired.
         """
-        expired = self._expired_objects
+        expired = self.expired_objects
         if not (expired if in_part else expired.batches) or generation > self._marker.generation:
             return NO_OFFSETS
         if (generation, in_part) not in self._expired:
