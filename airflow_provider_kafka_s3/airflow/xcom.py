@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["failure", "summary", "to_xcom"]
 
 _STATES: Final = {
-    "restored": "of these written again from Kafka",
+    "restored": "of these written again",
     "missing": "missing",
     "accepted": "missing, accepted as lost",
     "given": "gone, given to a table",

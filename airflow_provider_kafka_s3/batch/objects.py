@@ -122,9 +122,10 @@ class BatchObjects:
         lost: list[Lost] = []
         if missing:
             log.warning(
-                "uploads of %s of batch %d are gone or refused, and read again from Kafka: %s",
+                "uploads of %s of batch %d are gone or refused, and read again from %s: %s",
                 count(len(missing), "object"),
                 plan.batch,
+                plan.origin,
                 few([self.store.url(entry.key) for entry in missing]),
             )
             refused = {entry.key for entry, result in missing.items() if result == "refused"}
@@ -201,7 +202,7 @@ class BatchObjects:
         if refusals == _S3_TRIES:
             return "refused"
         error.add_note(
-            f"if the error persists, write the object again from Kafka, or accept that it is lost: "
+            f"if the error persists, write the object again from {plan.origin}, or accept that it is lost: "
             f"{self.log.remedies.accept_loss(plan.batch)}"
         )
         return _Unanswered(error)
@@ -338,7 +339,7 @@ class BatchObjects:
             if isinstance(e, ConfigurationError):
                 e.add_note(
                     f"batch {plan.batch} of topic {plan.topic!r} is decided, and {len(entries)} of its objects have no "
-                    f"upload any more: only Kafka has their records"
+                    f"upload any more: only {plan.origin} has their records"
                 )
             errors.append(e)
         return lost, errors

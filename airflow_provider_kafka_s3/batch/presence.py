@@ -109,7 +109,7 @@ def missing_objects(committer: Committer, batches: Sequence[int], missing: Seque
         f"{committer.log.topic!r} {'is' if len(missing) == 1 else 'are'} gone: "
         f"{few([committer.store.url(key) for key in missing])}. Neither HEAD nor GET nor LIST requests find them, the "
         f"last ones after a pause. Nothing was changed. "
-        f"Write them again from Kafka: by {RESTORE_RUN}, or {committer.log.remedies.restore(batches)}. Or accept "
+        f"Write them again: by {RESTORE_RUN}, or {committer.log.remedies.restore(batches)}. Or accept "
         f"that they are gone: for this run with on_missing='ignore', for good by "
         f"{committer.log.remedies.accept_deleted(batches)}"
     )

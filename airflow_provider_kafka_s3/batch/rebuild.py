@@ -47,8 +47,6 @@ __all__ = [
 _BUILT_AT_ONCE: Final = 8
 """Objects built again by one read. Each takes up to one part size of memory, then disk."""
 
-_OTHER_RECORDS: Final = "Kafka has other records at these offsets now"
-
 
 class OtherInstallation(str):
     """Reason why only another installation can build an object again, although Kafka has its records."""
@@ -234,7 +232,7 @@ def _outside(plan: Plan, entry: ObjectEntry, kept: Offsets) -> str:
     for s, span in spans(plan, [entry]).items():
         if Offsets({s.partition: [span]}) - kept:
             log = " and ".join(f"[{start}, {end})" for start, end in kept[s.partition]) or "none"
-            return f"Kafka has only offsets {log} of topic {plan.topic!r} partition {s.partition}"
+            return f"{plan.origin} has only offsets {log} of topic {plan.topic!r} partition {s.partition}"
     return ""
 
 
@@ -242,12 +240,8 @@ def _check(
     plan: Plan, entry: ObjectEntry, built: BuiltObject | None, on_a_persons_word: str | None
 ) -> BuiltObject | str:
     """The built object if it has the records of the missing one; else the reason why it is not written."""
-    if built is None:
-        return _OTHER_RECORDS
-    if built.content != entry.content:
-        return _OTHER_RECORDS
-    if entry.digest and built.digest != entry.digest:
-        return _OTHER_RECORDS
+    if built is None or built.content != entry.content or (entry.digest and built.digest != entry.digest):
+        return f"{plan.origin} has other records at these offsets now"
     if built.size != entry.size:
         return OtherInstallation(
             f"this installation would write the same records as {built.size} bytes instead of {entry.size}; install "
@@ -263,8 +257,8 @@ def _check(
     if not entry.digest and on_a_persons_word is not None:
         return (
             f"this installation would write other bytes, and the manifest, of an earlier version, does not show "
-            f"whether Kafka has the landed records or others: install the versions that planned the batch "
-            f"({plan.writer}) and run again, or, if you know that Kafka has them: {on_a_persons_word}"
+            f"whether {plan.origin} has the landed records or others: install the versions that planned the batch "
+            f"({plan.writer}) and run again, or, if you know that it has them: {on_a_persons_word}"
         )
     return built
 
@@ -291,6 +285,7 @@ def batch_loss(topic_log: TopicLog, lost: Sequence[Lost], accept: str) -> BatchL
     for loss in lost:
         reasons.setdefault(loss.why, []).append(str(loss))
     why_lost = few([f"{why} ({few(where, by='; ')})" for why, where in reasons.items()], by="; ")
+    origins = few(sorted({loss.plan.origin for loss in lost}))
     refused = [loss for loss in lost if loss.refused]
     kept = (
         f" The store refuses to complete the uploads of {len(refused):,} of them. These are kept: if the cause can be "
@@ -299,7 +294,7 @@ def batch_loss(topic_log: TopicLog, lost: Sequence[Lost], accept: str) -> BatchL
         else ""
     )
     return BatchLossError(
-        f"{count(len(lost), 'object')} of {of} of topic {topic_log.topic!r} cannot be written again from Kafka: "
+        f"{count(len(lost), 'object')} of {of} of topic {topic_log.topic!r} cannot be written again from {origins}: "
         f"{why_lost}. Neither HEAD nor GET nor LIST requests find them, the last ones after a pause. All others were "
         f"written. The marker was not changed.{kept} {accept}. Gone: "
         f"{few([topic_log.store.url(loss.entry.key) for loss in lost])}"

@@ -94,7 +94,8 @@ def accept_loss(access: Access) -> Answer:
             lines += [
                 (
                     f"batch {batch}: {count(len(pending), 'object')} absent, with a pending upload: it is completed; "
-                    f"if the store does not complete it, the object is written again from Kafka, or accepted as lost"
+                    f"if the store does not complete it, the object is written again from its records, or accepted "
+                    f"as lost"
                 )
             ]
             lines += [f"  {access.store.url(key)}" for key in pending]

@@ -112,7 +112,7 @@ def _choice(access: Access, topic_log: TopicLog, done: marker_repair.Repaired) -
             f"changed. Choose, for all of them"
         ),
         f"they were deleted, and stay gone (with an earlier time, only those of batches decided before it): {stay}",
-        f"they are written again from Kafka, by the next run over them or a recover: {restore}",
+        f"they are written again from their records, by the next run over them or a recover: {restore}",
     ]
 
 

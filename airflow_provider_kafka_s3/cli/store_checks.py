@@ -222,7 +222,7 @@ def lifecycle_findings(rules: Sequence[Mapping[str, Any]], topics_dir: str, coll
             "lifecycle",
             "error",
             f"rule {name!r} aborts uploads after {count} days: a decided batch that no run completes in that time has "
-            f"to be read again from Kafka",
+            f"to be read again",
             "set DaysAfterInitiation to 7 or more",
         )
         for count, name in days

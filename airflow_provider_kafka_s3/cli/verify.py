@@ -101,7 +101,11 @@ def _window(access: Access, topic: TopicPipeline) -> dict[int, tuple[int, int]] 
 def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch", type=int, action="append", help="only this batch; repeatable")
     parser.add_argument("--offsets", help="only these offsets, as PARTITION:START-END[,…], the end excluded")
-    parser.add_argument("--restore", action="store_true", help="write missing objects again from Kafka")
+    parser.add_argument(
+        "--restore",
+        action="store_true",
+        help="write missing objects again from Kafka, or from the pipeline that they were read from",
+    )
     add_unproven(parser)
     add_given(parser)
 

@@ -155,6 +155,11 @@ class Plan(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
                 settings.setdefault("field_ids", "schema")
 
     @property
+    def origin(self) -> str:
+        """Where its records are read from, for messages."""
+        return "Kafka" if self.source is msgspec.UNSET else f"pipeline {self.source.pipeline!r}"
+
+    @property
     def reached(self) -> dict[int, LogPosition]:
         """Per Kafka partition the end of its claim, and the leader epoch at which the log had reached it, if known."""
         claim = self.claim

@@ -205,6 +205,7 @@ class _Findings:
     damaged: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
     lost_batches: list[int] = field(default_factory=list)
+    origins: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._given_away = GivenAway(self.committer.log)
@@ -275,6 +276,7 @@ class _Findings:
             where = self.committer.store.url(entry.key)
             if isinstance(built, str):
                 self.lost_batches.append(plan.batch)
+                self.origins.add(plan.origin)
                 self.lost.append(f"{where} of batch {plan.batch} ({places(plan, entry)}: {built})")
                 continue
             try:
@@ -282,7 +284,7 @@ class _Findings:
             except ForeignObjectError:
                 self.damaged.append(f"{where} of batch {plan.batch} (another object was written there meanwhile)")
             else:
-                log.info("object %s of batch %d is written again from Kafka", where, plan.batch)
+                log.info("object %s of batch %d is written again from %s", where, plan.batch, plan.origin)
                 self.restored.append(entry.key)
 
     def raise_problems(self) -> None:
@@ -306,14 +308,15 @@ class _Findings:
             problems.append(
                 f"{count(len(self.damaged), 'object')} of topic {topic!r} {_verb(self.damaged, 'differs', 'differ')} "
                 f"from what the manifests have: {few(self.damaged)}. Nothing of this was changed. Move what differs "
-                f"away, then write it again from Kafka: by {RESTORE_RUN}"
+                f"away, then write it again: by {RESTORE_RUN}"
             )
         if self.lost:
             problems.append(
                 f"{count(len(self.lost), 'object')} of topic {topic!r} {_verb(self.lost, 'is', 'are')} gone and cannot "
-                f"be written again from Kafka: {few(self.lost)}. Restore what is gone, with its metadata, from a "
-                f"backup or an earlier version (bucket versioning), or accept that it is gone: for this run with "
-                f"on_missing='ignore', for good by {self.committer.log.remedies.accept_deleted(self.lost_batches)}"
+                f"be written again from {few(sorted(self.origins))}: {few(self.lost)}. Restore what is gone, with its "
+                f"metadata, from a backup or an earlier version (bucket versioning), or accept that it is gone: for "
+                f"this run with on_missing='ignore', for good by "
+                f"{self.committer.log.remedies.accept_deleted(self.lost_batches)}"
             )
         if self.missing and self.request.on_missing == "ignore":
             log.warning(

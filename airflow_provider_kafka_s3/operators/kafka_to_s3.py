@@ -125,8 +125,8 @@ class KafkaToS3Operator(SparkSubmitOperator):
             ``"data_interval"``, where the topic begins with the first window.
         action: action of a run; overridden by ``{"kafka_s3": {"action": …}}`` in ``conf`` or ``params``. ``"land"``:
             land records that are not landed yet. ``"verify"``: read every object of the run back and compare it with
-            its manifest; nothing is written. ``"restore"``: verify, and write missing objects again from Kafka; an
-            object with other content is never overwritten. (templated)
+            its manifest; nothing is written. ``"restore"``: verify, and write missing objects again from Kafka or
+            ``source``; an object with other content is never overwritten. (templated)
         value_converter: what the bytes of values are: :class:`~airflow_provider_kafka_s3.config.JsonConverter`,
             :class:`~airflow_provider_kafka_s3.config.AvroConverter`,
             :class:`~airflow_provider_kafka_s3.config.ProtobufConverter`,

@@ -108,7 +108,9 @@ class CommittedObjects:
             if (table := GivenAway(self.log).table(self.plan, entry.key)) is not None:
                 raise MissingObjectError(f"an object of {where} is gone. {rows_in_table(table)}: {url}")
             again = self.log.remedies.restore([self.plan.batch])
-            raise MissingObjectError(f"an object of {where} is gone. Write it again from Kafka: {again}: {url}")
+            raise MissingObjectError(
+                f"an object of {where} is gone. Write it again from {self.plan.origin}: {again}: {url}"
+            )
         wanted = entry.size if start is None or end is None else end - start
         if len(stored.body) != wanted:
             raise self.unreadable(entry, f"a read has {len(stored.body):,} bytes instead of {wanted:,}")

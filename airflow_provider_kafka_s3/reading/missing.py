@@ -40,6 +40,6 @@ def missing_object(store: DurableStore, one: SnapshotObject) -> MissingObjectErr
         if (table := GivenAway(log).table(log.require_plan(one.batch)[0], one.key)) is not None:
             return MissingObjectError(f"{where}. {rows_in_table(table)}")
     return MissingObjectError(
-        f"{where}. Write it again from Kafka by {RESTORE_RUN}, or accept that it is gone, by the command that a run "
+        f"{where}. Write it again by {RESTORE_RUN}, or accept that it is gone, by the command that a run "
         f"with action='verify' prints"
     )

@@ -93,7 +93,7 @@ def open_object(
         if stored is None:
             if missing is not None:
                 raise missing()
-            raise MissingObjectError(f"object {store.url(key)} is gone. Write it again from Kafka by {RESTORE_RUN}")
+            raise MissingObjectError(f"object {store.url(key)} is gone. Write it again by {RESTORE_RUN}")
         return stored.body
 
     return RemoteFile(get, size)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 import msgspec
 
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.config import SiblingObjects
+from airflow_provider_kafka_s3.documents.expiry import ExpiredObjects
 from airflow_provider_kafka_s3.documents.manifest import Manifest, ObjectEntry, SlicePart
 from airflow_provider_kafka_s3.documents.offsets import Offsets, coalesce, subtract
 from airflow_provider_kafka_s3.documents.plan import Plan
@@ -25,6 +27,8 @@ from airflow_provider_kafka_s3.replay.request import ReplayRequest, new_plan, re
 
 __all__ = ["plan_replay"]
 
+_EXPIRED: Final = "expired on purpose (docs/expiry.md)"
+
 
 def plan_replay(log: TopicLog, request: ReplayRequest, target: TopicInfo) -> ReplayPlan:
     """Choose the objects of a replay. Documents are read, and indices if the order of records depends on them.
@@ -37,14 +41,14 @@ def plan_replay(log: TopicLog, request: ReplayRequest, target: TopicInfo) -> Rep
     Raises:
         ConfigurationError: there are no records, or they lack what ``without`` does not name, or what the selection
             needs.
-        DataLossError: records of the selection were accepted as lost.
+        DataLossError: records of the selection were accepted as lost, or have expired.
     """
     snapshot = Snapshot(log, at=request.at)
     selection = _Selection.of(request, snapshot)
-    findings = _Found(log, request, selection)
+    findings = _Found(log, request, selection, snapshot.coverage.expired_objects)
     for plan, decision, lost in snapshot.documents(selection.batches(snapshot)):
         findings.add_batch(plan, decision, lost)
-    findings.add_lost_offsets(snapshot.coverage.lost(selection.generation, selection.low, selection.high))
+    findings.add_lost_offsets(snapshot)
     steps = {partition: findings.steps(parts) for partition, parts in sorted(findings.parts.items())}
     findings.add_missing_offsets(snapshot)
     require_acknowledged(log, request, findings.missing)
@@ -112,6 +116,7 @@ class _Found:
     """Objects that are selected, and what their records lack.
 
     Attributes:
+        expired: objects that were deleted on purpose, or will be.
         missing: what is not kept, and why.
         notes: what is kept otherwise in some records.
         parts: the objects of each Kafka partition.
@@ -122,6 +127,7 @@ class _Found:
     log: TopicLog
     request: ReplayRequest
     selection: _Selection
+    expired: ExpiredObjects
     missing: dict[str, str] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
     parts: dict[int, list[ReplayObject]] = field(default_factory=dict)
@@ -163,7 +169,7 @@ class _Found:
                 continue
             self.runs.add(plan.run)
             if entry.key in lost:
-                self._miss("lost", f"{self.log.store.url(entry.key)} was accepted as lost")
+                self._miss("lost", f"{self.log.store.url(entry.key)} {self._why_lost(plan.batch, entry)}")
                 continue
             if not objects.is_dead_letters(entry):
                 for name, why in kept.missing.items():
@@ -189,11 +195,19 @@ class _Found:
                 )
         self._add_nulls(plan, decision)
 
-    def add_lost_offsets(self, lost: Offsets) -> None:
+    def add_lost_offsets(self, snapshot: Snapshot) -> None:
         """Add offsets that are in no object."""
-        if gone := self.selection.among(lost):
-            more = f"; {self.missing['lost']}" if "lost" in self.missing else ""
-            self.missing["lost"] = f"offsets {gone} were accepted as lost{more}"
+        selection, coverage = self.selection, snapshot.coverage
+        lost = selection.among(coverage.lost(selection.generation, selection.low, selection.high))
+        expired = lost & coverage.expired(selection.generation)
+        why = [f"offsets {expired} {_EXPIRED}"] if expired else []
+        if accepted := lost - expired:
+            why.append(f"offsets {accepted} were accepted as lost")
+        if why:
+            self.missing["lost"] = "; ".join([*why, *([self.missing["lost"]] if "lost" in self.missing else [])])
+
+    def _why_lost(self, batch: int, entry: ObjectEntry) -> str:
+        return _EXPIRED if self.expired.has(batch, entry) else "was accepted as lost"
 
     def add_missing_offsets(self, snapshot: Snapshot) -> None:
         """Add offsets that may be landed later, unless runs have landed the whole window."""
@@ -261,7 +275,8 @@ class _Found:
         gone = tuple(name for name in content.siblings if objects.beside(entry, name).key in lost)
         for name in gone:
             url = self.log.store.url(objects.beside(entry, name).key)
-            self._miss("key" if name == ".keys" else "headers", f"{url} was accepted as lost")
+            why = self._why_lost(objects.plan.batch, objects.beside(entry, name))
+            self._miss("key" if name == ".keys" else "headers", f"{url} {why}")
         return gone
 
     def _add_nulls(self, plan: Plan, decision: Manifest) -> None:

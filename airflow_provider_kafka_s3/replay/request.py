@@ -25,7 +25,7 @@ Missing: TypeAlias = Literal["key", "headers", "timestamp", "order", "bytes", "n
 """What records may be sent without, if it is acknowledged: parts that the objects do not keep; ``order``: objects of
 several folders do not keep the order of a Kafka partition; ``bytes``: a sink has written JSON documents again, which
 are equal but for spaces and the form of numbers; ``nulls``: null values that were left out; ``lost``: offsets and
-objects that were accepted as lost; ``gaps``: offsets that are not landed yet."""
+objects that were accepted as lost or have expired; ``gaps``: offsets that are not landed yet."""
 Writer: TypeAlias = Literal["confluent", "deviantart"]
 """The sink that wrote the objects, instead of this package: Confluent's for S3, or DeviantArt's."""
 
@@ -132,7 +132,7 @@ def require_acknowledged(log: TopicLog, request: ReplayRequest, missing: Mapping
 
     Raises:
         ConfigurationError: they lack what ``without`` does not name, or what the selection needs.
-        DataLossError: they lack what was accepted as lost, and nothing else.
+        DataLossError: they lack what was accepted as lost or has expired, and nothing else.
     """
     if "value" in missing:
         raise ConfigurationError(

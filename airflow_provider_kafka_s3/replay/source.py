@@ -30,7 +30,7 @@ _LEAST: Final = 64 * 1024
 
 
 class _LostSinceError(Exception):
-    """An object was accepted as lost since the replay was planned."""
+    """An object was accepted as lost, or expired, since the replay was planned."""
 
     def __init__(self, one: ReplayObject, given: int) -> None:
         super().__init__(one.key)
@@ -170,8 +170,9 @@ class ReplaySource:
         step = next(step for step in steps if replay_object in step)
         about = (
             f"replay {self._plan.replay!r} of topic {self._plan.topic!r}, partition {partition}: "
-            f"{self._log.store.url(replay_object.key)} was accepted as lost since the replay was planned. It has "
-            f"{count(replay_object.records, 'record')} with offsets from {replay_object.low} to {replay_object.high}"
+            f"{self._log.store.url(replay_object.key)} was accepted as lost, or expired on purpose, since the replay "
+            f"was planned. It has {count(replay_object.records, 'record')} with offsets from {replay_object.low} to "
+            f"{replay_object.high}"
         )
         if not _is_ordered(step):
             return DataLossError(

@@ -720,7 +720,7 @@ def test_a_new_table_of_the_same_name_owns_nothing_yet(table_of: Callable[..., T
     made.catalog.drop_table(made.table)
     (gone,) = Snapshot(made.topic.pipeline.log).objects()
     made.topic.bucket.delete(gone.key)
-    with pytest.raises(MissingObjectError, match="Write it again from Kafka"):
+    with pytest.raises(MissingObjectError, match="Write it again by"):
         made.topic_table().add()
     made.topic.restore()
     made.topic_table().add()

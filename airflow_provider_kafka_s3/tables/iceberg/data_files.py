@@ -77,7 +77,7 @@ def read_footers(store: DurableStore, objects: Sequence[SnapshotObject]) -> list
         if rows != snapshot_object.records:
             raise ForeignObjectError(
                 f"object {snapshot_object.url} has {rows:,} rows, and {snapshot_object.records:,} by its manifest. "
-                f"Nothing was added. Write it again from Kafka by {RESTORE_RUN}"
+                f"Nothing was added. Write it again by {RESTORE_RUN}"
             )
         return footer
 

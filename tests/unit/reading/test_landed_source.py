@@ -37,9 +37,10 @@ from airflow_provider_kafka_s3.config import (
     TimePattern,
 )
 from airflow_provider_kafka_s3.documents.addresses import TopicAddress
-from airflow_provider_kafka_s3.exceptions import ConfigurationError
+from airflow_provider_kafka_s3.exceptions import BatchLossError, ConfigurationError, MissingObjectError
 from airflow_provider_kafka_s3.pipeline import TopicPipeline
 from airflow_provider_kafka_s3.reading.arrow import arrow_batches
+from airflow_provider_kafka_s3.reading.committed_objects import CommittedObjects
 from airflow_provider_kafka_s3.reading.landed_source import LandedSource
 from airflow_provider_kafka_s3.reading.snapshot import Snapshot
 from airflow_provider_kafka_s3.retry import Retrier
@@ -174,8 +175,8 @@ def test_a_folder_that_comes_again_does_not_hide_others(hours: tuple[int, ...]) 
         Compacted(topic, Layout(topics_dir="compacted", format=JsonLines(), partitioner=pattern)).land("a")
 
 
-def test_objects_are_restored_from_the_source() -> None:
-    """A deleted object is written again, byte for byte."""
+def test_objects_are_restored_from_the_source(caplog: pytest.LogCaptureFixture) -> None:
+    """A deleted object is written again, byte for byte; log and errors name the pipeline, and not Kafka."""
     topic = hourly()
     compacted = Compacted(topic)
     compacted.land("day")
@@ -183,11 +184,27 @@ def test_objects_are_restored_from_the_source() -> None:
     before = topic.bucket.get(key)
     topic.bucket.delete(key)
     request = RunRequest(run="b", offsets="incremental", layout=DAILY, starting="earliest", action="restore")
-    compacted.pipeline.run(request).advance()
+    with caplog.at_level("INFO"):
+        compacted.pipeline.run(request).advance()
+    assert "is written again from pipeline 'orders-to-lake'" in caplog.text
     after = topic.bucket.get(key)
     assert before is not None
     assert after is not None
     assert after.body == before.body
+    topic.bucket.delete(key)
+    with pytest.raises(MissingObjectError, match="Write them again: by"):
+        compacted.run("day")
+    (one,) = Snapshot(compacted.pipeline.log).objects()
+    plan, decision = compacted.pipeline.log.require_plan(1)[0], compacted.pipeline.log.require_decision(1)[0]
+    with pytest.raises(MissingObjectError, match="Write it again from pipeline 'orders-to-lake': "):
+        CommittedObjects(compacted.pipeline.log, plan, decision).get(one.entry)
+    for small in topic.objects():
+        topic.bucket.delete(small)
+    topic.pipeline.accept_deleted(1, reason="a test", operator="ann")
+    with pytest.raises(BatchLossError, match="cannot be written again from pipeline 'orders-to-lake'") as raised:
+        compacted.pipeline.run(request).advance()
+    assert "Kafka has" not in str(raised.value)
+    assert "from Kafka" not in caplog.text
 
 
 def test_max_bytes_ends_objects_behind_whole_objects_of_the_source() -> None:

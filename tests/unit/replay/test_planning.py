@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_kafka_s3.batch import log_index
+from airflow_provider_kafka_s3.batch.expiry import swap_expiry
 from airflow_provider_kafka_s3.batch.request import RequestedWindow, RunRequest
 from airflow_provider_kafka_s3.config import (
     BlockGzip,
@@ -25,6 +26,7 @@ from airflow_provider_kafka_s3.config import (
     StringConverter,
 )
 from airflow_provider_kafka_s3.documents import log_index as log_index_documents
+from airflow_provider_kafka_s3.documents.expiry import ExpiredObjects, Expiry
 from airflow_provider_kafka_s3.documents.manifest import Amend
 from airflow_provider_kafka_s3.documents.replay import ReplayPlan
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, DataLossError, NothingToReplayError
@@ -190,6 +192,21 @@ def test_offsets_that_were_accepted_as_lost_are_named() -> None:
     assert offsets_of(replayed(topic, without=("lost",))) == {0: [0, 1, 2, 3, 8, 9]}
     assert offsets_of(replayed(topic, offsets={0: (8, 10)})) == {0: [8, 9]}
     assert offsets_of(replayed(topic, at=1)) == {0: [0, 1, 2, 3]}
+
+
+def test_what_has_expired_is_not_said_to_be_lost() -> None:
+    """Offsets of whole batches, and objects of a batch in part, beside what was accepted as lost."""
+    topic = topic_with_a_gap()
+    expired = Expiry(topic="orders", number=1, deleted=ExpiredObjects(batches=((1, 2),), before=((3, 2**50),)))
+    assert swap_expiry(topic.pipeline.log, expired, None)
+    with pytest.raises(DataLossError) as raised:
+        planned(topic)
+    text = str(raised.value)
+    assert "offsets 0: [0, 4) expired on purpose (docs/expiry.md); offsets 0: [4, 8) were accepted as lost" in text
+    assert re.search(r"orders\S* expired on purpose", text)
+    with pytest.raises(DataLossError, match=r"lost: offsets 0: \[1, 3\) expired on purpose") as raised:
+        planned(topic, offsets={0: (1, 3)})
+    assert "accepted as lost" not in str(raised.value)
 
 
 @pytest.mark.usefixtures("_in_memory")
