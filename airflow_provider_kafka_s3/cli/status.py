@@ -131,6 +131,7 @@ def _batches(batches: Sequence[BatchStatus]) -> Table:
         "ignored": [b.ignored for b in batches],
         "dead letters": [b.dead_letters for b in batches],
         "unknown fields": [b.unknown_fields.records for b in batches],
+        "expired": [b.expired for b in batches],
     }
     columns |= {name: [*counts] for name, counts in rare.items() if any(counts)}
     columns |= {"size": [size(b.size) for b in batches], "planned by": [b.reason or b.planned_by for b in batches]}

@@ -13,6 +13,7 @@ from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.planning import incremental_target
 from airflow_provider_kafka_s3.batch.source import Isolation, Source, pipeline_source
 from airflow_provider_kafka_s3.batch.view import View
+from airflow_provider_kafka_s3.documents.expiry import ExpiredObjects
 from airflow_provider_kafka_s3.documents.manifest import NO_UNKNOWN_FIELDS, Manifest, UnknownFields
 from airflow_provider_kafka_s3.documents.marker import Marker
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets, Ranges, subtract
@@ -43,6 +44,7 @@ class BatchStatus:
         unknown_fields: what records have beside their declared schema, which its JSON has as well: the number of
             records, and the last names in the order of their appearance.
         reason: why it was abandoned, and by whom.
+        expired: number of its objects that were deleted on purpose, or will be.
     """
 
     batch: int
@@ -59,6 +61,7 @@ class BatchStatus:
     size: int
     unknown_fields: UnknownFields
     reason: str
+    expired: int = 0
 
 
 @dataclass(frozen=True)
@@ -187,13 +190,16 @@ def topic_status(
     view = topic_log.view(stored)
     numbers = sorted({*view.open_plans, *range(max(1, view.next - last), view.next)})
     expiry = current_expiry(topic_log)
-    described = {b.batch: b for b in in_threads(lambda n: _batch(topic_log, view.marker, n), numbers, threads=16)}
+    expired = expiry.objects
+    described = {
+        b.batch: b for b in in_threads(lambda n: _batch(topic_log, view.marker, n, expired), numbers, threads=16)
+    }
     return replace(
         _of_view(topic_log, view, source, isolation),
         open=tuple(described[n] for n in sorted(view.open_plans)),
         last=tuple(described[n] for n in numbers if n >= view.next - last),
         tables={owner.table: owner.last for owner in owning_tables(topic_log) if owner.last},
-        expired=sum(end - first for first, end in expiry.objects.batches),
+        expired=sum(end - first for first, end in expired.batches),
         expiring=sum(one.number for one in expiry.waiting),
     )
 
@@ -229,7 +235,7 @@ def _of_view(topic_log: TopicLog, view: View, source: Source | None, isolation: 
     )
 
 
-def _batch(topic_log: TopicLog, marker: Marker, batch: int) -> BatchStatus:
+def _batch(topic_log: TopicLog, marker: Marker, batch: int, expired: ExpiredObjects) -> BatchStatus:
     plan, _ = topic_log.require_plan(batch)
     planned_by = topic_log.planned_by(batch)
     decision = topic_log.read_manifest(batch)
@@ -248,6 +254,7 @@ def _batch(topic_log: TopicLog, marker: Marker, batch: int) -> BatchStatus:
         size=0 if decision is None else decision.size,
         unknown_fields=NO_UNKNOWN_FIELDS if decision is None else decision.unknown_fields,
         reason="" if decision is None or decision.reason is None else f"{decision.reason} ({decision.operator})",
+        expired=0 if decision is None else sum(expired.has(batch, entry) for entry in decision.objects),
     )
 
 

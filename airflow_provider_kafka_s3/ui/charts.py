@@ -24,10 +24,16 @@ _BARS: Final = 20
 _HEIGHT: Final = 60
 
 
-def partition_bar(partition: PartitionStatus) -> Markup:
-    """The offsets of a Kafka partition from its first to its last one: landed, waiting, and what is missing."""
+def partition_bar(partition: PartitionStatus, expired: Ranges) -> Markup:
+    """The offsets of a Kafka partition from its first to its last one: landed, waiting, and what is missing.
+
+    Args:
+        partition: the Kafka partition.
+        expired: offsets whose objects were deleted on purpose, or will be.
+    """
     ranges: list[tuple[str, Ranges]] = [
         ("gap", partition.gaps),
+        ("expired", expired),
         ("lost", partition.lost),
         ("debt", partition.debt),
         ("open", partition.open),

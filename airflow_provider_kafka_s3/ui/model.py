@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, NamedTuple
 
+from airflow_provider_kafka_s3.batch.expiry import expired_objects
 from airflow_provider_kafka_s3.batch.layout_changes import last_layout_period
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.log_index import indexed_batches
@@ -14,6 +15,7 @@ from airflow_provider_kafka_s3.batch.topic_summary import current_summary
 from airflow_provider_kafka_s3.documents.addresses import TopicAddress
 from airflow_provider_kafka_s3.documents.codec import builtins
 from airflow_provider_kafka_s3.documents.log_index import IndexedBatch
+from airflow_provider_kafka_s3.documents.offsets import Ranges
 from airflow_provider_kafka_s3.documents.planner import PlannerTask
 from airflow_provider_kafka_s3.documents.topic_summary import Activity, TopicSummary
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, KafkaS3Error, message_of
@@ -23,6 +25,7 @@ from airflow_provider_kafka_s3.messages import count
 from airflow_provider_kafka_s3.parallel import in_threads
 from airflow_provider_kafka_s3.pipeline import TopicPipeline
 from airflow_provider_kafka_s3.reading.dead_letter_reasons import DeadLetterReasons, newest_dead_letters
+from airflow_provider_kafka_s3.reading.snapshot import Snapshot
 from airflow_provider_kafka_s3.ui.places import Place
 from airflow_provider_kafka_s3.ui.texts import moment
 
@@ -111,6 +114,7 @@ class ListedBatch:
         reason: why it was abandoned, and by whom.
         task: the Airflow task that planned it; None: unknown.
         times: see :class:`BatchTimes`.
+        expired: number of its objects that were deleted on purpose, or will be.
     """
 
     batch: int
@@ -123,6 +127,7 @@ class ListedBatch:
     reason: str
     task: PlannerTask | None
     times: BatchTimes
+    expired: int = 0
 
 
 @dataclass(frozen=True)
@@ -168,6 +173,7 @@ class TopicView:
         status: of the topic; None: nothing is landed.
         activity: sums over all batches.
         last: the latest batches, ascending.
+        expired: per Kafka partition the offsets of batches all of whose objects were deleted on purpose, or will be.
         days: records and bytes of each day, by the newest record of each batch, ascending and without holes.
         dead_letters: the reasons of the newest dead letters.
         letters_command: prints the statement of a table of all dead letters.
@@ -181,6 +187,7 @@ class TopicView:
     status: TopicStatus | None = None
     activity: Activity = field(default_factory=Activity)
     last: tuple[ListedBatch, ...] = ()
+    expired: Mapping[int, Ranges] = field(default_factory=dict)
     days: tuple[tuple[dt.date, int, int], ...] = ()
     dead_letters: DeadLetterReasons = field(default_factory=DeadLetterReasons)
     letters_command: str = ""
@@ -206,6 +213,7 @@ class BatchView:
         plan: as JSON.
         manifest: as JSON; None: it is undecided.
         urls: of objects for a browser, by their keys; empty: their store has none.
+        expired: keys of objects that were deleted on purpose, or will be.
     """
 
     place: int
@@ -219,6 +227,7 @@ class BatchView:
     plan: Mapping[str, Any]
     manifest: Mapping[str, Any] | None
     urls: Mapping[str, str]
+    expired: tuple[str, ...]
 
 
 def topic_rows(places: Mapping[int, Place], now: dt.datetime) -> list[TopicRow]:
@@ -279,6 +288,7 @@ def topic_view(number: int, place: Place, pipeline: str, topic: str, now: dt.dat
         status=status,
         activity=activity,
         last=tuple(last),
+        expired=dict(Snapshot(log).coverage.expired(status.generation).items()) if status.expired else {},
         days=_days(batches),
         dead_letters=newest_dead_letters(log, with_letters),
         letters_command=log.remedies.dead_letters().strip("`"),
@@ -304,6 +314,7 @@ def batch_view(number: int, place: Place, pipeline: str, topic: str, batch: int)
         raise ConfigurationError(f"topic {topic!r} of pipeline {pipeline!r} has no batch {batch}")
     manifest = log.read_manifest(batch)
     objects = () if manifest is None else manifest.objects
+    expired = expired_objects(log)
     browser_url = place.connected.browser_url
     return BatchView(
         place=number,
@@ -317,6 +328,7 @@ def batch_view(number: int, place: Place, pipeline: str, topic: str, batch: int)
         plan=builtins(plan),
         manifest=None if manifest is None else builtins(manifest),
         urls={} if browser_url is None else {entry.key: browser_url(entry.key) for entry in objects},
+        expired=tuple(entry.key for entry in objects if expired.has(batch, entry)),
     )
 
 
@@ -332,6 +344,7 @@ def _listed(log: TopicLog, batch: BatchStatus) -> ListedBatch:
         reason=batch.reason,
         task=log.planner(batch.batch)[1],
         times=_times(log, batch.batch),
+        expired=batch.expired,
     )
 
 

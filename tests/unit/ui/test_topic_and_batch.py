@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 import airflow_provider_kafka_s3
 from airflow_provider_kafka_s3.airflow.ui.task_paths import task_path_2, task_path_3
+from airflow_provider_kafka_s3.batch.expiry import swap_expiry
 from airflow_provider_kafka_s3.batch.request import RunRequest
 from airflow_provider_kafka_s3.config import (
     ByField,
@@ -31,6 +32,7 @@ from airflow_provider_kafka_s3.config import (
     RawBytes,
     Rotation,
 )
+from airflow_provider_kafka_s3.documents.expiry import ExpiredObjects, Expiry
 from airflow_provider_kafka_s3.documents.planner import PlannerTask
 from airflow_provider_kafka_s3.storage.browser import browser_url
 from airflow_provider_kafka_s3.storage.clients import S3Settings
@@ -77,6 +79,29 @@ def requests_of(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, 
 
     monkeypatch.setattr(lake.bucket, "get", note)
     return read
+
+
+def test_expired_objects_are_marked(lake: Lake) -> None:
+    """In the bar of a Kafka partition, in the list of batches, and in a batch; and nothing where none has expired."""
+    hourly = replace(LETTERS, partitioner=Hourly())
+    land(lake, "r1", b"1", layout=hourly)
+    lake.kafka.append("orders", 0, b"2", timestamp=0)
+    land(lake, "r2", b"3", layout=hourly, at=7_200_000)
+    land(lake, "r3", b"4", layout=hourly)
+    assert "<title>expired" not in lake.get(ORDERS).body
+    assert "Expired:" not in lake.get(f"batch{ORDERS.removeprefix('topic')}/1").body
+    expired = ExpiredObjects(batches=((1, 2),), before=((2, 7_200_000),))
+    assert swap_expiry(lake.topic("orders").log, Expiry(topic="orders", number=2, deleted=expired), None)
+    page = html.unescape(lake.get(ORDERS).body)
+    assert "<title>expired: offsets 0 to 0</title>" in page
+    assert page.count('<p class="quiet">expired</p>') == 1
+    assert page.count('<p class="quiet">1 of its objects expired</p>') == 1
+    view = topic(lake)
+    assert view["expired"] == {"0": [[0, 1]]}
+    assert [batch["expired"] for batch in view["last"]] == [1, 1, 0]
+    batch = lake.get(f"batch{ORDERS.removeprefix('topic')}/2").body
+    assert "Expired: 1 of 2 objects" in batch
+    assert batch.count('<span class="quiet">expired</span>') == 1
 
 
 def test_dead_letters_are_counted_by_their_reasons(lake: Lake) -> None:
