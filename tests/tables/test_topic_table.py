@@ -18,7 +18,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField, StringType
 
-from airflow_provider_kafka_s3.batch.given_away import owning_tables
+from airflow_provider_kafka_s3.batch.expiry import read_expiry
+from airflow_provider_kafka_s3.batch.given_away import begin_table, owning_tables
 from airflow_provider_kafka_s3.cli import main
 from airflow_provider_kafka_s3.config import (
     AvroConverter,
@@ -326,6 +327,25 @@ def test_objects_leave_the_table_before_they_are_deleted_on_purpose(table_of: Ca
     assert (again.removed, [row["n"] for row in made.rows()]) == (0, [3])
     difference = made.topic_table().check()
     assert (difference.missing, difference.lost, difference.unknown) == ((), (), ())
+
+
+@pytest.mark.parametrize("is_there", [False, True], ids=["no table", "a table of something else"])
+def test_nothing_expires_by_another_catalog_than_that_of_the_table(
+    table_of: Callable[..., TableOfTopic], *, is_there: bool
+) -> None:
+    """There is no table of this name, or one that has nothing of the topic: nothing is recorded or deleted."""
+    made = table_of()
+    made.land({"n": 1})
+    begin_table(made.topic.pipeline.log, made.table)
+    if is_there:
+        made.catalog.create_table(made.table, Schema(NestedField(1, "n", LongType())))
+    pipeline, before = made.topic.pipeline, made.topic.objects()
+    pipeline._now = lambda: time.time() + 60
+    rule = ExpiryRule(older_than=0.0, least_age=0.0, grace=0.0, tables=frozenset({made.table}), operator="ann@desk")
+    with pytest.raises(ConfigurationError, match=made.table):
+        pipeline.expire(rule, landed_in=landed_elsewhere(pipeline), guards=[TableFiles(made.topic_table())])
+    assert read_expiry(pipeline.log) is None
+    assert made.topic.objects() == before
 
 
 def test_objects_that_were_accepted_as_lost_are_removed_by_the_next_add_in_one_commit(

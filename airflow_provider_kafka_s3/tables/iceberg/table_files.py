@@ -20,11 +20,16 @@ class TableFiles(ExpiryGuard):
 
     def __init__(self, topic_table: TopicTable) -> None:
         self._topic_table = topic_table
+        self._is_known = False
         self._urls: frozenset[str] | None = None
 
     @override
     def kept(self, batches: Sequence[CommittedBatch], *, final: bool) -> Mapping[int, str]:
         if not final:
+            if not self._is_known:
+                # Another catalog may have a table of this name: then nothing is recorded either.
+                self._topic_table.require()
+                self._is_known = True
             return {}
         if self._urls is None:
             self._urls = self._topic_table.urls()

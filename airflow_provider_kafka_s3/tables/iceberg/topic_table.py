@@ -533,8 +533,8 @@ class TopicTable:
             fields.append(PartitionField(field.field_id, number, transform, alias))
         return PartitionSpec(*fields)
 
-    def urls(self) -> frozenset[str]:
-        """URLs of all files of the table, also of those that only a branch or a tag has.
+    def require(self) -> Table:
+        """The table, which has objects of the topic or has had some.
 
         Raises:
             ConfigurationError: there is no table, or it has nothing of the topic.
@@ -545,6 +545,15 @@ class TopicTable:
                 f"table {self.table} of this catalog has no property {self.name}, so it has nothing of topic "
                 f"{self.log.topic!r}. Nothing was changed. Name the catalog of the table that has it"
             )
+        return table
+
+    def urls(self) -> frozenset[str]:
+        """URLs of all files of the table, also of those that only a branch or a tag has.
+
+        Raises:
+            ConfigurationError: as of :meth:`require`.
+        """
+        table = self.require()
         snapshots = {None, *(ref.snapshot_id for ref in table.metadata.refs.values())}
         with catalog_errors(f"table {self.table}"):
             return frozenset(
