@@ -114,7 +114,7 @@ soak: setup-3.3 versitygw ## MINUTES=10 of records, killed processes and faults,
 	@$(RUN) -m tests.soak $(if $(SECONDS),--seconds $(SECONDS),$(if $(MINUTES),--minutes $(MINUTES))) $(if $(SEED),--seed $(SEED)) $(if $(FORMAT),--format "$(FORMAT)") $(if $(BROKERS),--brokers $(BROKERS))
 
 faults: setup-3.3 versitygw ## every request of the protocol x every fault x server x TLS x size x kind of objects, and every interleaving, half an hour
-	@EVERY_FAULT=1 $(RUN) $(PYTEST) --dist worksteal tests/faults/test_every_fault.py \
+	@EVERY_FAULT=1 $(RUN) $(PYTEST) --dist worksteal tests/faults/test_every_fault.py tests/faults/test_kills.py \
 	  $(addprefix tests/unit/batch/test_,interleavings.py crash_points.py crash_points_of_kinds.py) $(ARGS)
 
 lock: $(UV) ## resolve the dependencies again and write the locks
