@@ -41,6 +41,11 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         "(default: %(default)s)",
     )
     parser.add_argument(
+        "--without-transforms",
+        action="store_true",
+        help="the connector has transforms: land its records without them from there on",
+    )
+    parser.add_argument(
         "--apply", action="store_true", help="record the offsets; without it nothing is written (a dry run)"
     )
 
@@ -131,12 +136,19 @@ def _converted(arguments: argparse.Namespace) -> Converted:
         parameters["bucket"] = arguments.bucket
     worker = None if arguments.worker_config is None else Path(arguments.worker_config)
     converted = convert_connector(convert.connector_of(arguments), worker=worker, **parameters)
-    for note in converted.notes:
-        if note.name == "transforms" and note.use == "warning":
-            raise ConfigurationError(
-                f"{note.name}: {note.text}. Objects of the sink have other records than the pipeline would land, so "
-                f"it cannot be taken over. Land into another folder (topics_dir) or bucket, as a new pipeline"
-            )
+    transforms = [note for note in converted.notes if note.name == "transforms" and note.use == "warning"]
+    if transforms and not arguments.without_transforms:
+        raise ConfigurationError(
+            f"transforms: {transforms[0].text}. Objects of the sink have other records than the pipeline would land. "
+            f"Nothing was changed. If readers can do with both, go on where the sink has ended: --without-transforms. "
+            f"Otherwise land into another folder (topics_dir) or bucket, as a new pipeline"
+        )
+    if transforms and converted.routers:
+        raise ConfigurationError(
+            f"{', '.join(converted.routers)}: objects of the sink are in folders of other topics, so objects past the "
+            f"committed offset cannot be found. Nothing was changed. Land the topic as a new pipeline, whose "
+            f"starting_offsets are the committed offsets of the group {converted.consumer_group}"
+        )
     return converted
 
 
@@ -153,6 +165,12 @@ def _lines(one: Takeover, *, applied: bool) -> Iterator[str | Table]:
     ]
     head = ("partition", "committed", "objects past it", "in the way", "begins at", "why")
     yield Table(head, rows, indent=2, styles={"in the way": "warning"})
+    if one.first_batch is not None:
+        yield (
+            f"  the first batch would land {count(one.first_batch.count, 'offset')}: {one.first_batch}"
+            if one.first_batch
+            else "  the first batch would land nothing: there are no later records yet"
+        )
 
 
 def _moves(access: Access, found: Sequence[ToMove], what: str) -> Iterator[str]:
@@ -175,6 +193,7 @@ def _data(one: Takeover) -> dict[str, Any]:
     return {
         "topic": one.topic,
         "done": one.done,
+        "first_batch": None if one.first_batch is None else one.first_batch.to_json(),
         "partitions": [
             {
                 "partition": p.partition,

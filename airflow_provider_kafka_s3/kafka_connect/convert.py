@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, get_args
 
@@ -15,7 +15,14 @@ from airflow_provider_kafka_s3.kafka_connect import deviantart
 from airflow_provider_kafka_s3.kafka_connect.name_settings import naming, partitioner, rotation
 from airflow_provider_kafka_s3.kafka_connect.reading import ConnectConfig, read_config
 from airflow_provider_kafka_s3.kafka_connect.record_settings import content, converter, record_format
-from airflow_provider_kafka_s3.kafka_connect.settings import CONFLUENT, CONSUMER, CONVERTER, DEVIANTART, Sink
+from airflow_provider_kafka_s3.kafka_connect.settings import (
+    CONFLUENT,
+    CONSUMER,
+    CONVERTER,
+    DEVIANTART,
+    Sink,
+    is_router,
+)
 from airflow_provider_kafka_s3.kafka_connect.settings_reader import Note, SettingsReader
 from airflow_provider_kafka_s3.kafka_connect.store_settings import (
     aws_connection,
@@ -62,6 +69,7 @@ class Converted:
         notes: what became of each setting.
         consumer_group: of the connector, whose committed offsets show how far it is.
         has_markers: whether the sink's own objects show it instead.
+        routers: its transforms that change the names of topics, and so the folders of its objects.
     """
 
     parameters: Mapping[str, Any]
@@ -69,6 +77,7 @@ class Converted:
     notes: tuple[Note, ...]
     consumer_group: str
     has_markers: bool = False
+    routers: tuple[str, ...] = ()
 
 
 def convert(given: ConnectConfig, *, worker: ConnectConfig | None = None, **parameters: Any) -> Converted:
@@ -89,7 +98,9 @@ def convert(given: ConnectConfig, *, worker: ConnectConfig | None = None, **para
         settings = {**settings, **_converters_of(read_config(worker, "the worker"), settings)}
     values = {name: _PARSERS[name](value) if name in _PARSERS else value for name, value in parameters.items()}
     group = settings.get("consumer.override.group.id", "").strip() or f"connect-{settings.get('name', '').strip()}"
-    return _Conversion(SettingsReader(settings, values, sink), values, group).run()
+    classes = (text for name, text in settings.items() if name.startswith("transforms.") and name.endswith(".type"))
+    routers = tuple(filter(is_router, classes))
+    return replace(_Conversion(SettingsReader(settings, values, sink), values, group).run(), routers=routers)
 
 
 def layout_of(parameters: Mapping[str, Any]) -> config.Layout:

@@ -25,6 +25,7 @@ __all__ = [
     "Setting",
     "Sink",
     "Use",
+    "is_router",
     "is_secret",
     "replaces",
 ]
@@ -343,6 +344,7 @@ _CONSUMER: Final = (
     ),
     _connection("bootstrap.servers", "`bootstrap.servers` in the extra of the Kafka connection"),
     _connection("security.protocol", "`security.protocol` in the extra of the Kafka connection"),
+    _connection("sasl.mechanism", "`sasl.mechanism` in the extra of the Kafka connection"),
     _connection("sasl.*", "secret: librdkafka's settings in the extra of the Kafka connection"),
     _connection("ssl.*", "secret: librdkafka's settings in the extra of the Kafka connection"),
     _none("allow.auto.create.topics", "a missing topic is an error, never created"),
@@ -457,7 +459,17 @@ TRANSFORMS: Final[Mapping[str, str]] = {
 """What replaces each transform and predicate, by the name of its class without package, ``$Key`` and ``$Value``."""
 
 
+def is_router(java_class: str) -> bool:
+    """Whether a transform changes the names of topics, by the name of its class."""
+    name = _class_name(java_class)
+    return name.endswith("Router") or name == "ExtractTopic"
+
+
 def replaces(java_class: str) -> str:
     """In words: what replaces a transform or a predicate."""
-    name = java_class.strip().rpartition(".")[2].partition("$")[0]
+    name = _class_name(java_class)
     return TRANSFORMS.get(name, "it has no equivalent: change the records before Kafka, or where the objects are read")
+
+
+def _class_name(java_class: str) -> str:
+    return java_class.strip().rpartition(".")[2].partition("$")[0]

@@ -104,7 +104,7 @@ def aws_connection(reader: SettingsReader) -> dict[str, Any]:
 
 def kafka_connection(reader: SettingsReader) -> dict[str, Any]:
     """What is known of the Kafka connection."""
-    names = ("bootstrap.servers", "security.protocol")
+    names = ("bootstrap.servers", "security.protocol", "sasl.mechanism")
     overrides = {name: reader.text(f"consumer.override.{name}") for name in names}
     return {"conn_type": "kafka", "extra": {name: text for name, text in overrides.items() if text}}
 

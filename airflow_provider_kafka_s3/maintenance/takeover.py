@@ -15,6 +15,7 @@ from airflow_provider_kafka_s3.batch.source import Isolation
 from airflow_provider_kafka_s3.config import Layout
 from airflow_provider_kafka_s3.documents.addresses import set_aside_key
 from airflow_provider_kafka_s3.documents.marker import Marker
+from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, DataLossError, ForeignObjectError
 from airflow_provider_kafka_s3.kafka.offsets import ConsumerGroup
 from airflow_provider_kafka_s3.layout.keys import data_prefix
@@ -107,6 +108,7 @@ class Takeover:
         cluster_id: of its cluster; empty if brokers return none.
         partitions: all of them.
         done: whether the pipeline has these offsets already.
+        first_batch: offsets that the first batch would land now, without a limit; None: there are batches already.
         duplicates: objects of the sink with records that readers read twice.
     """
 
@@ -115,6 +117,7 @@ class Takeover:
     cluster_id: str
     partitions: tuple[PartitionTakeover, ...]
     done: bool
+    first_batch: Offsets | None
     duplicates: tuple[ToMove, ...] = ()
 
     @property
@@ -208,9 +211,17 @@ def plan_takeover(
     same = marker is not None and {p: marker.start.get(p, 0) for p in partitions} == start
     if marker is not None and not same:
         raise _began_elsewhere(committer, marker, start)
-    done = same and not any(one.in_the_way for one in decided)
-    duplicates = [_to_move(topic_log, key, why) for key, why in objects.duplicates.items()]
-    return Takeover(topic, info.topic_id or "", info.cluster_id or "", tuple(decided), done, tuple(duplicates))
+    return Takeover(
+        topic=topic,
+        topic_id=info.topic_id or "",
+        cluster_id=info.cluster_id or "",
+        partitions=tuple(decided),
+        done=same and not any(one.in_the_way for one in decided),
+        first_batch=None
+        if has_batches
+        else Offsets({p: [(offset, readable[p])] for p, offset in start.items() if offset < readable[p]}),
+        duplicates=tuple(_to_move(topic_log, key, why) for key, why in objects.duplicates.items()),
+    )
 
 
 def take_over(committer: Committer, takeover: Takeover, layout: Layout, *, unsafe_single_writer: bool = False) -> None:

@@ -8,9 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_kafka_s3.batch.request import RunRequest
 from airflow_provider_kafka_s3.cli import takeover
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.kafka.offsets import ConsumerGroup
+from airflow_provider_kafka_s3.kafka_connect.convert import convert, layout_of
+from airflow_provider_kafka_s3.pipeline import TopicPipeline
+from airflow_provider_kafka_s3.retry import Retrier
+from airflow_provider_kafka_s3.storage.durable import DurableStore
 from tests.deviantart_sink import sink_objects
 from tests.unit.cli.conftest import World
 from tests.unit.kafka_connect.connectors import DEVIANTART, MINIMAL, SECRET
@@ -71,9 +76,11 @@ def test_the_output_has_each_partition_and_the_reason(two_topics: World, groups:
         "topic orders: would begin here",
         "  partition  committed  objects past it  in the way  begins at  why",
         "          0          4                0           0          4  the committed offset",
+        "  the first batch would land 2 offsets: 0: [4, 6)",
         "topic refunds: would begin here",
         "  partition  committed  objects past it  in the way  begins at  why",
         "          0          2                1           0          5  objects have all records up to here",
+        "  the first batch would land 1 offset: 0: [5, 6)",
     ]
     assert markers(two_topics) == []
     applied = two_topics.cli("takeover", str(connector), "--apply")
@@ -123,6 +130,59 @@ def test_a_connector_that_cannot_be_converted_is_not_taken_over(world: World, gr
     assert groups.asked == []
 
 
+def test_the_first_batch_is_what_the_first_run_lands(world: World, groups: Groups, connector: Path) -> None:
+    """By a run at once; it may be nothing, and behind it there is none to show."""
+    groups.offsets = {"orders": {0: 6}}
+    where = ("--topic", "orders", "--apply")
+    assert "the first batch would land nothing" in world.cli("takeover", str(connector), *where).out
+    world.fill(3)
+    (planned,) = world.cli("takeover", str(connector), *where, "--json").data["topics"]
+    layout = layout_of(convert({**MINIMAL}).parameters)
+    pipeline = TopicPipeline(
+        DurableStore(world.bucket, Retrier()), world.kafka, topics_dir="topics", pipeline="orders-to-s3", topic="orders"
+    )
+    landed = pipeline.land(RunRequest(run="first", offsets="incremental", layout=layout, starting="earliest"))
+    assert planned["first_batch"] == landed.target.to_json() == {"0": [[6, 9]]}
+    (afterwards,) = world.cli("takeover", str(connector), *where, "--json").data["topics"]
+    assert (afterwards["done"], afterwards["first_batch"]) == (True, None)
+
+
+def test_a_connector_with_transforms_is_taken_over_if_that_is_accepted(
+    world: World, groups: Groups, tmp_path: Path
+) -> None:
+    """Its objects past the committed offset are in the way, unless the transform changed nothing in them."""
+    path = tmp_path / "connector.json"
+    insert = {"transforms": "a", "transforms.a.type": "org.apache.kafka.connect.transforms.InsertField$Value"}
+    path.write_text(json.dumps({**MINIMAL, **insert}))
+    groups.offsets = {"orders": {0: 2}}
+    world.bucket.put_new("topics/orders/partition=0/orders+0+0000000002.json", b"2\n3\n")
+    world.bucket.put_new("topics/orders/partition=0/orders+0+0000000004.json", b'{"value":4,"a":1}\n')
+    assert "--without-transforms" in world.cli("takeover", str(path)).error
+    output = world.cli("takeover", str(path), "--without-transforms", "--json")
+    (partition,) = output.data["topics"][0]["partitions"]
+    assert (output.code, partition["start"]) == (1, 4)
+    assert partition["in_the_way"] == ["topics/orders/partition=0/orders+0+0000000004.json"]
+
+
+@pytest.mark.parametrize(
+    "router",
+    [
+        "org.apache.kafka.connect.transforms.RegexRouter",
+        "io.confluent.connect.transforms.ExtractTopic$Value",
+        "com.example.TenantRouter",
+    ],
+)
+def test_a_connector_that_renames_topics_is_not_taken_over(
+    world: World, groups: Groups, tmp_path: Path, router: str
+) -> None:
+    """Its objects are in folders of other topics, where nobody looks for them."""
+    path = tmp_path / "connector.json"
+    path.write_text(json.dumps({**MINIMAL, "transforms": "a", "transforms.a.type": router}))
+    output = world.cli("takeover", str(path), "--without-transforms", "--apply")
+    assert (output.code, f"{router}: objects of the sink are in folders of other topics" in output.error) == (2, True)
+    assert groups.asked == []
+
+
 def test_a_group_that_cannot_be_read_is_an_error(
     world: World, connector: Path, groups: Groups, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,7 +212,7 @@ def test_objects_of_the_sink_that_readers_read_twice_are_listed(world: World, gr
     aside = "raw/backup/_kafka_s3/orders-backup/orders/set_aside"
     why = f"# begins at the same offset as s3://lake/{key.replace('-02/', '-03/')}.gz, to which the marker leads"
     move = "aws --endpoint-url http://s3:9000 s3 mv s3://lake"
-    assert (dry.code, dry.out.splitlines()[5:]) == (
+    assert (dry.code, dry.out.splitlines()[6:]) == (
         0,
         [
             why,
@@ -161,7 +221,7 @@ def test_objects_of_the_sink_that_readers_read_twice_are_listed(world: World, gr
             f"{move}/{key}.index.json s3://lake/{aside}/{key}.index.json",
         ],
     )
-    assert dry.out.splitlines()[4].startswith("twice: 2 objects of the sink")
+    assert dry.out.splitlines()[5].startswith("twice: 2 objects of the sink")
     applied = world.cli("takeover", str(path), "--apply", "--json")
     assert applied.code == 0
     assert [one["from"] for one in applied.data["duplicates"]] == [f"s3://lake/{key}.gz", f"s3://lake/{key}.index.json"]

@@ -560,7 +560,7 @@ def test_every_setting_is_found_by_its_name(sink: Sink) -> None:
     assert len(set(names)) == len(names) > 100
     assert all((found := sink.find(name)) is not None and found.name == name for name in names)
     assert sink.find("transforms.a.type") == sink.find("transforms.*")
-    assert sink.find("consumer.override.sasl.mechanism") == sink.find("consumer.override.sasl.*")
+    assert sink.find("consumer.override.sasl.jaas.config") == sink.find("consumer.override.sasl.*")
     assert sink.find("rotate.scheduled.interval.ms") is None
     assert all(setting.here for setting in (*SINK, *DEVIANTART_SINK, *FRAMEWORK, *CONVERTER, *CONSUMER))
 
