@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from airflow_provider_kafka_s3.config import Hourly, JsonLines, Layout
+from airflow_provider_kafka_s3.config import Hourly, JsonConverter, JsonLines, Layout
 from airflow_provider_kafka_s3.spark.progress import counts_line
 from tests.documentation import README, ROOT, snippets
 from tests.unit.cli.conftest import PIPELINE, TOPIC, TOPICS_DIR, World
@@ -47,21 +47,33 @@ def test_the_readme_shows_what_a_run_logs(world: World, caplog: pytest.LogCaptur
 
 
 def test_the_tutorial_shows_what_status_prints(world: World) -> None:
-    """Of its 10,000 orders in two hours, as its producer has distributed them."""
-    expected = shown(TUTORIAL, "batch resolved")
-    ends = [int(line.split()[1].replace(",", "")) for line in expected if re.match(r" +\d +[\d,]+ +0 ", line)]
-    assert sum(ends) == 10_000
+    """Of its 10,000 orders in two hours, and the names of their objects."""
+    (produce,) = [code for code in snippets(TUTORIAL, "python") if "producer.produce" in code]
+    assert '{"order_id": n, "amount": n % 500 / 10}' in produce
+    assert "partition=n % 4, timestamp=timestamp" in produce
     world.kafka.create_topic(TOPIC, 4)
-    (prepare,) = [code for code in snippets(TUTORIAL, "python") if "producer.produce" in code]
-    assert '{"order_id": n, "amount": n % 500 / 10}' in prepare
-    partitions = [partition for partition, end in enumerate(ends) for _ in range(end)]
     for n in range(10_000):
-        # Every partition has records of both hours.
-        partition = partitions[n * 7919 % 10_000]
         value = json.dumps({"order_id": n, "amount": n % 500 / 10}).encode()
-        world.kafka.append(TOPIC, partition, value, timestamp=1_767_312_000_000 + n * 7_200_000 // 10_000)
+        world.kafka.append(TOPIC, n % 4, value, timestamp=1_767_312_000_000 + n * 7_200_000 // 10_000)
     layout = Layout(topics_dir=TOPICS_DIR, format=JsonLines(), partitioner=Hourly())
     world.run("first", layout=layout, limits={"records_per_slice": 1_000_000})
     printed = [line for line in world.on_topic("status").out.replace(PIPELINE, "orders").splitlines() if line.strip()]
-    assert [line.partition("…")[0] for line in printed[: len(expected) - 1]] == expected[:-1]
-    assert printed[-1].startswith(expected[-1].partition("…")[0])
+    printed[-1] = printed[-1].replace(printed[-1].partition("KiB  ")[2], "…")
+    assert printed == shown(TUTORIAL, "batch resolved")
+    keys = [info.key.replace(TOPICS_DIR, "topics", 1) for info in world.bucket.list(f"{TOPICS_DIR}/{TOPIC}/")]
+    assert keys == shown(TUTORIAL, "+0000001250.json")
+
+
+def test_the_page_of_monitoring_shows_the_columns_of_status(world: World) -> None:
+    """Of a batch with fields that the schema does not have."""
+    title, head, _, names = shown(ROOT / "docs" / "monitoring.md", "unknown fields")
+    schema = '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}'
+    layout = Layout(topics_dir=TOPICS_DIR, format=JsonLines(), value_converter=JsonConverter(schema=schema))
+    world.kafka.delete_topic(TOPIC)
+    world.kafka.create_topic(TOPIC)
+    world.kafka.append(TOPIC, 0, b'{"id": 1, "home": {"zip": 2}}')
+    world.run("first", layout=layout)
+    printed = world.on_topic("status").out.splitlines()
+    at = printed.index(title)
+    assert printed[at + 1].split() == head.split()
+    assert printed[-1].partition(":")[0] == names.partition(":")[0]

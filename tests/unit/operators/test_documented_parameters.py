@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
+from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
@@ -27,7 +29,17 @@ from airflow_provider_kafka_s3.operators.kafka_to_s3 import KafkaToS3Operator
 from airflow_provider_kafka_s3.retry import RetryPolicy
 from airflow_provider_kafka_s3.sensors.kafka_lag import KafkaLagSensor
 from airflow_provider_kafka_s3.sensors.window_closed import KafkaWindowClosedSensor
-from tests.documentation import ROOT
+from tests.documentation import ROOT, Block, blocks
+from tests.unit.kafka_connect.connectors import MINIMAL
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+OPERATORS = [
+    block
+    for page in PAGES
+    for block in blocks(page)
+    # Those of whole DAGs are parsed by tests/airflow.
+    if block.language == "python" and re.search(r"\w(Operator|Sensor)[.(]", block.code) and "DAG(" not in block.code
+]
 
 each_class = pytest.mark.parametrize("documented", [KafkaToS3Operator, KafkaLagSensor, KafkaWindowClosedSensor])
 
@@ -102,3 +114,11 @@ def test_the_fields_of_sparks_operator_that_are_templated_are_listed() -> None:
     page = (ROOT / "docs" / "operator.md").read_text()
     (listed,) = re.findall(r"Templated are .*?`properties_file`", page, re.DOTALL)
     assert set(re.findall(r"`(\w+)`", listed)) == set(KafkaToS3Operator.template_fields)
+
+
+@pytest.mark.parametrize("block", OPERATORS, ids=str)
+def test_the_operators_and_sensors_of_the_pages_can_be_made(block: Block, tmp_path: Path) -> None:
+    """Their parameters exist and have valid values."""
+    connector = tmp_path / "connector.json"
+    connector.write_text(json.dumps(MINIMAL))
+    exec(block.code.replace("/opt/connectors/orders-to-s3.json", str(connector)), {})
