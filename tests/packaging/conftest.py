@@ -67,7 +67,7 @@ class Environment:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, built offline from a copy of the checkout's own files."""
     source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("dist")
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "README.md", "LICENSE", "NOTICE"):
         shutil.copy(ROOT / name, source)
     for name in (OURS, "spark_jobs"):
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))

@@ -97,13 +97,15 @@ def test_what_is_copied_exists_and_is_in_the_build_context(dockerfile: list[list
     assert copied == allowed
     assert all((ROOT / source).exists() for source in copied)
     # All files of the wheel are copied: hatchling needs each that pyproject.toml names.
-    assert {"pyproject.toml", "README.md", "LICENSE", "airflow_provider_kafka_s3", "spark_jobs"} <= copied
+    assert {"pyproject.toml", "README.md", "LICENSE", "NOTICE", "airflow_provider_kafka_s3", "spark_jobs"} <= copied
 
 
 def test_nothing_in_the_image_runs_as_root(dockerfile: list[list[str]]) -> None:
-    """The last user is Airflow's, which the image has."""
-    assert [line[1] for line in dockerfile if line[0] == "USER"] == ["airflow"]
-    assert any("useradd" in line and "airflow" in line for line in dockerfile)
+    """The last user is Airflow's, which the image has under this number."""
+    ((_, user),) = [line for line in dockerfile if line[0] == "USER"]
+    (added,) = [line for line in dockerfile if "useradd" in line]
+    assert added[added.index("--uid") + 1] == user
+    assert "airflow" in added
 
 
 def test_running_services_have_health_checks_and_dependents_wait_for_them(services: dict[str, Any]) -> None:
