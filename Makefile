@@ -53,11 +53,11 @@ PYTEST := -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder
 .DELETE_ON_ERROR:
 # The mixed output of parallel installations is unreadable, and there are few steps.
 .NOTPARALLEL:
-.PHONY: help demo dashboard docs test unit test-3.3 test-2.11 test-spark lint format bench bench-peers simulate mutants faults soak lock setup \
+.PHONY: help demo dashboard docs test unit test-3.3 test-2.11 test-spark lint format release-check bench bench-peers simulate mutants faults soak lock setup \
   setup-3.3 setup-2.11 setup-spark jars browser versitygw prometheus registry check clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: setup-3.3 registry ## real Kafka, S3 and Airflow on this machine: load the flights, run the DAGs, check the bucket (KEEP=1 keeps the servers running, and shows the page in Airflow)
 	@$(RUN) -m dev.demo $(if $(KEEP),--keep)
@@ -97,6 +97,9 @@ lint: setup-3.3 ## style, types, imports between packages, and names
 format: setup-3.3 ## format the code as `make lint` requires
 	@$(VENV)/bin/ruff check --quiet --fix .
 	@$(VENV)/bin/ruff format --quiet .
+
+release-check: setup-3.3 setup-spark ## whether the last commit can be released: builds, installs on each Python, SBOM, licences (ARGS="wheel compose" for some)
+	@$(RUN) -m dev.release_check $(ARGS)
 
 bench: setup-3.3 versitygw ## measure against Spark's own writer; prints a table and JSON
 	@$(RUN) -m tests.benchmark $(ARGS)

@@ -79,15 +79,24 @@ def spark_defaults(folder: Path, jars: Path = SPARK_JARS) -> dict[str, str]:
 class AirflowHome:
     """An Airflow installation's state in a folder."""
 
-    def __init__(self, folder: Path, dags: Path, *, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        dags: Path,
+        *,
+        environment: Mapping[str, str] | None = None,
+        python: Path = Path(sys.executable),
+    ) -> None:
         """Describe it; :meth:`migrate` creates its database.
 
         Args:
             folder: an existing folder; the caller removes it.
             dags: folder with DAG files.
             environment: more variables for every command; connections are ``AIRFLOW_CONN_…``.
+            python: the interpreter of the environment with Airflow.
         """
         self.folder = folder
+        self._python = python
         java = folder / "java" / "bin" / "java"
         self._starts = folder / "java-starts"
         self._starts.touch()
@@ -216,9 +225,8 @@ class AirflowHome:
         with contextlib.closing(sqlite3.connect(self.folder / "airflow.db", timeout=30)) as connection:
             return connection.execute(sql, parameters).fetchall()
 
-    @staticmethod
-    def _command(arguments: list[str]) -> list[str]:
-        return [sys.executable, "-m", "airflow", *arguments]
+    def _command(self, arguments: list[str]) -> list[str]:
+        return [str(self._python), "-m", "airflow", *arguments]
 
     def _xcoms(self, dag_id: str) -> list[tuple[str, str, str, str | bytes]]:
         sql = "SELECT run_id, timestamp, task_id, value FROM xcom WHERE dag_id = ? AND key = 'return_value'"

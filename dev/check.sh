@@ -5,6 +5,7 @@
 #                                        check these, in this order; exit code 2 at the first that is missing
 #   sh dev/check.sh --python             print the Python to use; nothing if there is none
 #   sh dev/check.sh --newest-python      print the newest tested Python of this machine, on PATH or of pyenv
+#   sh dev/check.sh --python-3.12        print the Python 3.12 of this machine, on PATH or of pyenv; nothing if there is none
 #
 # Plain POSIX sh: it runs without a Python. PYTHON and JAVA_HOME select the ones to use.
 set -u
@@ -28,16 +29,21 @@ find_python() {
     done
 }
 
+find_minor() {
+    # pyenv's own command of this name fails unless the version is selected.
+    latest=$(pyenv latest "3.$1" 2>/dev/null) && home=$(pyenv prefix "$latest" 2>/dev/null) || home=/nowhere
+    for candidate in "python3.$1" "$home/bin/python"; do
+        if command -v "$candidate" >/dev/null 2>&1 && suits "$candidate"; then
+            command -v "$candidate"
+            return
+        fi
+    done
+    return 1
+}
+
 find_newest_python() {
     for minor in 13 12; do
-        # pyenv's own command of this name fails unless the version is selected.
-        home=$(pyenv prefix "$(pyenv latest "3.$minor" 2>/dev/null)" 2>/dev/null) || home=/nowhere
-        for candidate in "python3.$minor" "$home/bin/python"; do
-            if command -v "$candidate" >/dev/null 2>&1 && suits "$candidate"; then
-                command -v "$candidate"
-                return
-            fi
-        done
+        find_minor "$minor" && return
     done
     find_python
 }
@@ -86,7 +92,8 @@ for what in "$@"; do
     case $what in
         --python) find_python ;;
         --newest-python) find_newest_python ;;
+        --python-3.*) find_minor "${what#--python-3.}" || : ;;
         python | java | maven | chromium) "check_$what" ;;
-        *) echo "usage: sh dev/check.sh [--python] [--newest-python] [python] [java] [maven] [chromium]" >&2; exit 64 ;;
+        *) echo "usage: sh dev/check.sh [--python] [--newest-python] [--python-3.MINOR] [python] [java] [maven] [chromium]" >&2; exit 64 ;;
     esac
 done

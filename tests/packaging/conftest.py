@@ -6,13 +6,14 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import sysconfig
 import venv
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+
+from dev.distributions import build
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 OURS: Final = "airflow_provider_kafka_s3"
@@ -71,10 +72,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copy(ROOT / name, source)
     for name in (OURS, "spark_jobs"):
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
-    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(target), str(source)]
-    done = subprocess.run(build, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    (built,) = target.glob("*.whl")
+    (built,) = build(source, target, "--wheel")
     return built
 
 

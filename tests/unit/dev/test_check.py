@@ -115,6 +115,15 @@ def test_the_newest_python_is_found_among_those_of_pyenv(machine: Machine) -> No
     assert machine.check("--newest-python").stdout.strip() == str(newest)
 
 
+def test_a_python_of_one_minor_version_is_found_or_not_at_all(machine: Machine) -> None:
+    """A release is checked with each tested one, and no other is taken for it."""
+    machine.has_python("python3.11")
+    twelve = machine.has_python("python3.12", version=(3, 12))
+
+    assert machine.check("--python-3.12").stdout.strip() == str(twelve)
+    assert machine.check("--python-3.13").stdout == ""
+
+
 def test_without_a_newer_python_the_one_of_the_lock_is_the_newest(machine: Machine) -> None:
     """A machine with Python 3.11 alone can run every test."""
     eleven = machine.has_python("python3.11")
