@@ -251,8 +251,10 @@ class TopicRun:
             overlapping = [*of_partition]
             inside = [part for part in overlapping if Offsets({partition: [(part.start, part.end)]}) <= claim]
             chosen += overlapping if widened else inside or overlapping[:1]
-        wanted = Offsets.of((part.partition, part.start, part.end) for part in chosen)
-        if twice := wanted & (view.marker.covered | view.claims):
+        known = view.marker.covered | view.claims
+        # Whole ranges are those of an open batch, for which the run waits, or which it completes.
+        whole = Offsets.of(part[:3] for part in chosen if Offsets.of([part[:3]]) <= known)
+        if twice := (Offsets.of(part[:3] for part in chosen) - whole) & known:
             raise ConfigurationError(
                 f"topic {self.topic!r}: offsets {twice} are landed or claimed already, and pipeline "
                 f"{source.landed.pipeline!r} has landed them together with others, which are read as a whole. Nothing "

@@ -165,6 +165,24 @@ def test_processes_that_race_land_every_record_once() -> None:
     assert landed(topic) == [*range(32)]
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"offsets": "data_interval", "window": (0, 12 * HOUR), "starting": None},
+        {"limits": Limits(records_per_run=7)},
+    ],
+    ids=["a window", "records_per_run"],
+)
+def test_a_run_over_offsets_that_another_one_has_planned_completes_its_batch(settings: dict[str, Any]) -> None:
+    """They are claimed as whole ranges of the source, so no range is divided."""
+    topic = raw()
+    plan = process(topic).run(request("killed", limits=Limits(records_per_batch=4))).advance()
+    assert not isinstance(plan, TopicResult)
+    assert land(topic, "second", **settings).status == "ok"
+    assert land(topic, "rest").status in ("ok", "empty")
+    assert landed(topic) == [*range(12)]
+
+
 def test_a_gap_of_the_source_is_landed_when_it_is_filled() -> None:
     """Below what is landed: a batch that was abandoned, and landed later by `recover`."""
     topic = raw(1)
