@@ -19,6 +19,7 @@ from airflow_provider_kafka_s3.kafka.options import Isolation
 from airflow_provider_kafka_s3.version import __version__
 
 __all__ = [
+    "MAX_LANDED_OBJECTS",
     "MAX_SLICES",
     "LandedRange",
     "Plan",
@@ -36,6 +37,9 @@ __all__ = [
 
 MAX_SLICES: Final = 200
 """Slices of one Kafka partition in one batch at most: Spark plans a separate read for each, one after the other."""
+
+MAX_LANDED_OBJECTS: Final = 20_000
+"""Objects of another pipeline that a task reads at most, unless one range has more: 30 MB of their manifests."""
 
 
 class Slice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, order=True):
@@ -260,18 +264,22 @@ class LandedRange(NamedTuple):
         start: the first offset.
         end: one past the last offset.
         batch: that has the objects; 0: no batch has any.
+        objects: number of these objects.
     """
 
     partition: int
     start: int
     end: int
     batch: int
+    objects: int = 0
 
 
 def join_ranges(
     ranges: Sequence[LandedRange], *, max_records: int, merge: bool
 ) -> tuple[tuple[Slice, ...], tuple[tuple[int, ...], ...], tuple[Ranges, ...]]:
     """Join ranges that follow each other to slices of at most ``max_records`` offsets, or of one larger range.
+
+    A task has what the manifests tell of all objects of its slices in memory, so their number has a bound, too.
 
     Args:
         ranges: in the order of partition and offset.
@@ -284,15 +292,18 @@ def join_ranges(
     joined: list[list[LandedRange]] = []
     groups: list[list[int]] = []
     sizes: list[int] = []
+    objects: list[int] = []
     for part in ranges:
         size = part.end - part.start
         before = joined[-1][-1] if joined else None
         follows = before is not None and (before.partition, before.end) == (part.partition, part.start)
-        has_room = bool(sizes) and sizes[-1] + size <= max_records
+        has_room = bool(sizes) and sizes[-1] + size <= max_records and objects[-1] + part.objects <= MAX_LANDED_OBJECTS
         if has_room and (follows or merge):
             sizes[-1] += size
+            objects[-1] += part.objects
         else:
             sizes.append(size)
+            objects.append(part.objects)
             groups.append([])
         if not (has_room and follows):
             groups[-1].append(len(joined))

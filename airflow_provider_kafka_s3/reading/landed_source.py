@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -168,7 +169,10 @@ class LandedSource(PipelineSource):
             plan, objects = covering.plan, CommittedObjects(topic_log, covering.plan, covering.decision)
             of_batch = [(s.partition, s.start, s.end) for s in plan.slices]
             of_batch += [(p, start, end) for p, skipped in plan.skipped.items() for start, end in skipped]
-            ranges += [LandedRange(*one, plan.batch) for one in of_batch if Offsets.of([one]) & offsets]
+            of_batch = [one for one in of_batch if Offsets.of([one]) & offsets]
+            numbers = Counter(part.id for entry in objects.of_records() for part in entry.by_slice)
+            by_start = {(s.partition, s.start): numbers[s.id] for s in plan.slices}
+            ranges += [LandedRange(*one, plan.batch, by_start.get(one[:2], 0)) for one in of_batch]
             _require_parts(objects, layout, expired)
             topic_log.forget(plan.batch)
         # What was accepted as lost before it was landed is in no committed batch.
@@ -224,7 +228,7 @@ class LandedSource(PipelineSource):
     def _pieces(
         self, topic_log: TopicLog, number: int, partition: int, span: tuple[int, int], wanted: Wanted
     ) -> list[Piece]:
-        objects = self._objects_of(topic_log, number)
+        objects = self._objects_of(topic_log, number, partition)
         pieces = []
         for entry in objects.of_records():
             first = 0
@@ -239,7 +243,13 @@ class LandedSource(PipelineSource):
                 first += part.records
         return pieces
 
-    def _objects_of(self, topic_log: TopicLog, batch: int) -> ObjectsAhead:
+    def _objects_of(self, topic_log: TopicLog, batch: int, partition: int) -> ObjectsAhead:
+        """The objects of a batch; at least those that have records of a Kafka partition."""
+        objects = self._all_of(topic_log, batch)
+        objects.keep(partition)
+        return objects
+
+    def _all_of(self, topic_log: TopicLog, batch: int) -> ObjectsAhead:
         plan, decision = topic_log.require_plan(batch)[0], topic_log.require_decision(batch)[0]
         topic_log.forget(batch)
         return ObjectsAhead(topic_log, plan, decision)
@@ -314,14 +324,16 @@ class PlannedSource(LandedSource):
         return self._read(self._log(topic), numbers, partition, (start, end), wanted)
 
     @override
-    def _objects_of(self, topic_log: TopicLog, batch: int) -> ObjectsAhead:
+    def _objects_of(self, topic_log: TopicLog, batch: int, partition: int) -> ObjectsAhead:
         if (known := self._known.get(batch)) is not None:
             return known
-        objects = super()._objects_of(topic_log, batch)
+        objects = self._all_of(topic_log, batch)
         with self._lock:
             if self._plan.groups and len(objects) <= self._room:
                 self._room -= len(objects)
                 self._known[batch] = objects
+                return objects
+        objects.keep(partition)
         return objects
 
 

@@ -25,11 +25,17 @@ class ObjectsAhead(CommittedObjects):
 
     def __init__(self, log: TopicLog, plan: Plan, decision: Manifest) -> None:
         super().__init__(log, plan, decision)
-        self._number = len(decision.objects)
         self.ahead: dict[str, Future[bytes]] = {}
 
     def __len__(self) -> int:
-        return self._number
+        return len(self._entries)
+
+    def keep(self, partition: int) -> None:
+        """Forget the objects without records of a Kafka partition: a batch of many partitions has many of them."""
+        of_partition = {s.id for s in self.plan.slices if s.partition == partition}
+        self._entries = {
+            key: entry for key, entry in self._entries.items() if not of_partition.isdisjoint(entry.slices)
+        }
 
     @override
     def get(self, entry: ObjectEntry, start: int | None = None, end: int | None = None) -> bytes:

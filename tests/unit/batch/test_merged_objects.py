@@ -32,7 +32,15 @@ from airflow_provider_kafka_s3.config import (
 from airflow_provider_kafka_s3.documents.codec import builtins, decode, encode, write_stamp
 from airflow_provider_kafka_s3.documents.manifest import ContentHash, Manifest, ObjectEntry
 from airflow_provider_kafka_s3.documents.offsets import Offsets
-from airflow_provider_kafka_s3.documents.plan import MAX_SLICES, Plan, cut_groups, plan_slices
+from airflow_provider_kafka_s3.documents.plan import (
+    MAX_LANDED_OBJECTS,
+    MAX_SLICES,
+    LandedRange,
+    Plan,
+    cut_groups,
+    join_ranges,
+    plan_slices,
+)
 from airflow_provider_kafka_s3.exceptions import (
     BatchLossError,
     ConfigurationError,
@@ -573,3 +581,15 @@ def test_rules_of_one_kafka_partition_are_refused(more: dict[str, Any], why: str
     """``max_bytes`` ends merged objects."""
     with pytest.raises(ConfigurationError, match=why):
         Rotation(merge_partitions=True, **more)
+
+
+@pytest.mark.parametrize("merge", [False, True])
+def test_a_task_does_not_read_any_number_of_landed_objects(merge: bool) -> None:
+    """Ranges with very many objects are cut into several slices; one range is never cut."""
+    half = MAX_LANDED_OBJECTS // 2
+    numbers = [half, half, 1, 3 * half, 1]
+    ranges = [LandedRange(0, 10 * i, 10 * i + 10, i + 1, number) for i, number in enumerate(numbers)]
+    slices, groups, batches = join_ranges(ranges, max_records=1_000, merge=merge)
+    assert [(s.start, s.end) for s in slices] == [(0, 20), (20, 30), (30, 40), (40, 50)]
+    assert batches == (((1, 3),), ((3, 4),), ((4, 5),), ((5, 6),))
+    assert groups == (((0,), (1,), (2,), (3,)) if merge else ())

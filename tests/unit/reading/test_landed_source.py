@@ -42,6 +42,7 @@ from airflow_provider_kafka_s3.pipeline import TopicPipeline
 from airflow_provider_kafka_s3.reading.arrow import arrow_batches
 from airflow_provider_kafka_s3.reading.committed_objects import CommittedObjects
 from airflow_provider_kafka_s3.reading.landed_source import LandedSource
+from airflow_provider_kafka_s3.reading.read_ahead import ObjectsAhead
 from airflow_provider_kafka_s3.reading.snapshot import Snapshot
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage.durable import DurableStore
@@ -216,6 +217,17 @@ def test_max_bytes_ends_objects_behind_whole_objects_of_the_source() -> None:
     firsts = {rows[0]["n"]: key for key, rows in compacted.objects().items()}
     assert all(key.endswith(f"+{first:010}.json") for first, key in firsts.items())
     assert sorted(row["n"] for rows in compacted.objects().values() for row in rows) == [*range(24)]
+
+
+def test_a_task_keeps_the_objects_of_its_partition_only() -> None:
+    """A manifest may list those of thousands of others."""
+    pipeline = hourly(partitions=3).pipeline
+    (plan, _), (decision, _) = pipeline.log.require_plan(1), pipeline.log.require_decision(1)
+    objects = ObjectsAhead(pipeline.log, plan, decision)
+    objects.keep(1)
+    kept = objects.of_records()
+    assert [plan.slices[entry.slices[0]].partition for entry in kept] == [1] * len(objects)
+    assert 0 < len(kept) < len(decision.objects)
 
 
 def test_a_limit_of_records_takes_whole_batches_of_the_source() -> None:
