@@ -15,19 +15,22 @@ import random
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import pytest
 
+from airflow_provider_kafka_s3.arrays import DIVISIBLE
 from airflow_provider_kafka_s3.batch.object_metadata import BATCH_METADATA, NONCE_METADATA
 from airflow_provider_kafka_s3.batch.rebuild import BuildObjects, BuiltObject, ReadSlice, spans
 from airflow_provider_kafka_s3.batch.request import RunRequest, TargetOffsets, TopicResult
-from airflow_provider_kafka_s3.batch.source import Source
+from airflow_provider_kafka_s3.batch.source import Source, source_of_plan
 from airflow_provider_kafka_s3.config import (
     BlockGzip,
     Daily,
     DeviantArtNaming,
+    Landed,
     Layout,
     Limits,
     RawBytes,
@@ -49,6 +52,7 @@ from airflow_provider_kafka_s3.documents.plan import Plan, Slice
 from airflow_provider_kafka_s3.exceptions import DataLossError
 from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.pipeline import Run, TopicPipeline
+from airflow_provider_kafka_s3.reading.landed_source import LandedSource
 from airflow_provider_kafka_s3.retry import Retrier, RetryPolicy
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.port import ObjectStore
@@ -98,13 +102,38 @@ class Clock:
 
 def check_landed(bucket: ObjectStore, kafka: SimulatedKafka, **options: Any) -> None:
     """Check that the bucket has the records of the cluster; ``options`` are those of ``check_bucket``."""
-    given = {"source": kafka.all_records(), **options}
-    check_bucket(bucket, topics_dir=TOPICS_DIR, pipeline=PIPELINE, topic=TOPIC, **given)
+    given = {"source": kafka.all_records(), "topics_dir": TOPICS_DIR, "pipeline": PIPELINE, **options}
+    check_bucket(bucket, topic=TOPIC, **given)
 
 
 def in_turn(function: Callable[[T], R], items: Sequence[T], *, threads: int = 1) -> list[R]:
     """``parallel.in_threads`` in one thread."""
     return [function(item) for item in items]
+
+
+class OneThread:
+    """A ``ThreadPoolExecutor`` whose calls end before ``submit`` returns, in the thread that submits them."""
+
+    def __init__(self, max_workers: int = 1, thread_name_prefix: str = "") -> None:
+        pass
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        pass
+
+    def submit(self, function: Callable[..., T], *arguments: Any) -> Future[T]:
+        """Call a function; its error is that of the result."""
+        future: Future[T] = Future()
+        try:
+            future.set_result(function(*arguments))
+        except Exception as e:  # noqa: BLE001 - whatever it is, the caller gets it
+            future.set_exception(e)
+        return future
+
+    def shutdown(self, *, cancel_futures: bool = False) -> None:
+        """Nothing is left to do."""
 
 
 @dataclass
@@ -141,14 +170,22 @@ class Lines:
         )
 
 
+def offset_in(value: bytes) -> int:
+    """The offset of a record of the simulation, where a landed object does not keep it: its value has it."""
+    return int(value.rpartition(b"/")[2])
+
+
 def split(plan: Plan, slices: Sequence[Slice], read: ReadSlice) -> list[Lines]:
     """The objects of slices that share them, a pure function of plan and records."""
     groups: dict[int, list[tuple[Slice, int, int, bytes]]] = {}
     for s in slices:
         for batch in read(s):
             columns = batch.to_pydict()
-            for offset, timestamp, value in zip(columns["offset"], columns["timestamp"], columns["value"], strict=True):
+            offsets_of = columns["offset"] if DIVISIBLE not in columns else map(offset_in, columns["value"])
+            for offset, timestamp, value in zip(offsets_of, columns["timestamp"], columns["value"], strict=True):
                 groups.setdefault(timestamp % 2, []).append((s, offset, timestamp, value))
+    for records in groups.values():
+        records.sort(key=lambda record: (record[0].id, record[1]))
     layout, found = plan.layout or LAYOUT, []
     for parity, records in sorted(groups.items()):
         first, first_offset, _, _ = records[0]
@@ -272,7 +309,7 @@ class Engine:
     def __init__(
         self,
         store: ObjectStore,
-        source: Source,
+        source: Source | Landed,
         *,
         seed: int = 0,
         sleep: Callable[[float], None] | None = None,
@@ -288,11 +325,11 @@ class Engine:
         rng = random.Random(seed)
         self.sleep = sleep or clock.sleep
         self.monotonic = monotonic or clock.monotonic
-        self.source = source
         self.store = DurableStore(store, Retrier(policy, sleep=self.sleep, monotonic=self.monotonic, rng=rng.random))
+        self.source = LandedSource(self.store, source) if isinstance(source, Landed) else source
         self.pipeline = TopicPipeline(
             self.store,
-            source,
+            self.source,
             topics_dir=topics_dir,
             pipeline=pipeline,
             topic=topic,
@@ -359,7 +396,7 @@ class Engine:
         """One Spark task."""
 
         def read(s: Slice) -> Iterator[pa.RecordBatch]:
-            return self.source.read(plan.topic, s.partition, s.start, s.end, plan.isolation)
+            return source_of_plan(self.source, plan).read(plan.topic, s.partition, s.start, s.end, plan.isolation)
 
         return upload_slices(self.store, plan, slices, read, self.new_nonce)
 

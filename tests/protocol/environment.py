@@ -12,7 +12,7 @@ from airflow_provider_kafka_s3.documents.codec import encode
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.storage.port import StoredObject
 from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
-from tests.protocol.engine import CONTROL, TOPIC
+from tests.protocol.engine import TOPIC
 from tests.protocol.process import INDEX_SIZES, Process
 from tests.protocol.programs import abandon, accept_losses, collect_garbage, read_summaries, repair_log, reset
 from tests.protocol.watch import record
@@ -97,9 +97,10 @@ class Environment:
         if chance() < 0.05:
             self.world.apply_late_request()
         if self.world.watch.state.marker is not None:
-            self._act_as_people()
+            self.act_as_people()
 
-    def _act_as_people(self) -> None:
+    def act_as_people(self) -> None:
+        """Let people and their commands do what they may at any time."""
         chance, state = self.rng.random, self.world.watch.state
         assert state.marker is not None
         if chance() < 0.007:
@@ -107,7 +108,7 @@ class Environment:
             if unresolved:
                 batch, release = self.rng.choice(unresolved), self.rng.choice(_RELEASES)
                 self.world.spawn("operator", lambda p: abandon(self.world, p, batch, release))
-        if chance() < 0.01 and state.marker.topic_id != self.kafka.topic_id(TOPIC):
+        if chance() < 0.01 and state.marker.topic_id != self.world.live_topic_id:
             self.world.spawn("operator", reset)
         if chance() < 0.002:
             self.world.spawn("operator", lambda p: accept_losses(self.world, p))
@@ -128,15 +129,15 @@ class Environment:
 
     def _change_index(self) -> None:
         """Delete, damage or forge an index, which nobody should."""
-        objects = self.world.bucket.objects
-        indexes = [key for key in sorted(objects) if key.startswith(addresses.indexes_prefix(CONTROL))]
+        objects, control = self.world.bucket.objects, self.world.address.prefix
+        indexes = [key for key in sorted(objects) if key.startswith(addresses.indexes_prefix(control))]
         if not indexes:
             return
         key, how = self.rng.choice(indexes), self.rng.choice(("deleted", "damaged", "damaged", "forged"))
-        first, last = map(int, key.removeprefix(addresses.indexes_prefix(CONTROL)).removesuffix(".json").split("-"))
+        first, last = map(int, key.removeprefix(addresses.indexes_prefix(control)).removesuffix(".json").split("-"))
         large = INDEX_SIZES[-1]
         around = (first - 1) // large * large + 1
-        made_from_it = addresses.index_key(CONTROL, around, large) not in objects
+        made_from_it = addresses.index_key(control, around, large) not in objects
         is_large = last - first + 1 == large
         if (how == "forged" and made_from_it) or (how == "deleted" and is_large and self.world.forged):
             # A large index is made from small ones, whose checksums are trusted.
@@ -246,9 +247,10 @@ class Environment:
             self.world.counts["objects deleted by users"] += 1
 
     def _trim_log(self) -> None:
+        control = self.world.address.prefix
         for batch in sorted(self.world.watch.state.plans):
             if self.world.watch.state.is_resolved(batch):
-                for key in (addresses.plan_key(CONTROL, batch), addresses.manifest_key(CONTROL, batch)):
+                for key in (addresses.plan_key(control, batch), addresses.manifest_key(control, batch)):
                     if self.world.bucket.objects.pop(key, None) is not None:
                         self.world.watch.on_trim(key)
 

@@ -641,6 +641,36 @@ MUTATIONS: Final = (
         first=20_000,
     ),
     Mutation(
+        "landed-open-batch",
+        "whole ranges of the source that an open batch has claimed are refused",
+        (
+            Edit(
+                f"{BATCH}/run.py",
+                "        if twice := (Offsets.of(part[:3] for part in chosen) - whole) & known:\n",
+                "        if twice := Offsets.of(part[:3] for part in chosen) & known:\n",
+            ),
+        ),
+        first=40_002,
+    ),
+    Mutation(
+        "landed-missing",
+        "records whose landed object is missing are left out as if their loss were accepted",
+        (
+            Edit(
+                f"{PACKAGE}/reading/landed_pieces.py",
+                "    except DataLossError:\n"
+                "        if began or piece.entry.key not in objects.log.amended_keys(objects.plan.batch)[0]:\n",
+                "    except (DataLossError, MissingObjectError):\n        if began:\n",
+            ),
+            Edit(
+                f"{PACKAGE}/reading/landed_pieces.py",
+                "import DataLossError\n",
+                "import DataLossError, MissingObjectError\n",
+            ),
+        ),
+        first=40_001,
+    ),
+    Mutation(
         "chunk-marker-early",
         "marker files are written before the batch is in the marker",
         (

@@ -15,7 +15,7 @@ from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.testing.stores import Fault, FaultyStore, Request
 from tests.protocol.actors import Actor
-from tests.protocol.engine import CONTROL, SUMMARY, TOPIC, TOPICS_DIR, Engine, builder
+from tests.protocol.engine import TOPIC, TOPICS_DIR, Engine, builder
 
 if TYPE_CHECKING:
     from tests.protocol.simulation import World
@@ -24,8 +24,6 @@ __all__ = ["INDEX_SIZES", "Process"]
 
 INDEX_SIZES: Final = (3, 6)
 """Batches of an index: with those of the product, no simulation would be long enough."""
-
-_MARKER: Final = addresses.marker_key(CONTROL)
 
 
 class Process(Actor):
@@ -57,12 +55,14 @@ class Process(Actor):
         self.writing_again: frozenset[str] = frozenset()
         self.engine = Engine(
             FaultyStore(world.bucket, choose=self.choose, late=self.late),
-            world.kafka,
+            world.source,
             seed=world.rng.getrandbits(32),
             sleep=self.sleep,
             monotonic=self.monotonic,
             now=world.environment.now,
             build=self._builder,
+            topics_dir=world.address.topics_dir,
+            pipeline=world.address.pipeline,
         )
         if world.indexed:
             self.engine.log.index_sizes = INDEX_SIZES
@@ -74,14 +74,16 @@ class Process(Actor):
             self.world.watch.fail(f"I5 run {self.key}, which only verifies, sent {request.operation} {request.key}")
         if request.writes and self.intact and not self._may_be_absent(request.key):
             self.world.watch.fail(f"I5 a rerun of intact run {self.key} sent {request.operation} {request.key}")
-        if request.key == _MARKER and request.operation == "get":
+        if request.key == addresses.marker_key(self.world.address.prefix) and request.operation == "get":
             self.writing_again = self.rebuilt
         return self.world.fault(self, request)
 
     def _may_be_absent(self, key: str) -> bool:
         """Whether a user has deleted it, or another process may have ended before it wrote it."""
         is_marker_file = keys.chunk_marker_partition(TOPICS_DIR, TOPIC, key) is not None
-        return is_marker_file or key == SUMMARY or key in self.world.watch.ever_deleted
+        return (
+            is_marker_file or key == addresses.summary_key(self.world.address) or key in self.world.watch.ever_deleted
+        )
 
     def _builder(self, store: DurableStore) -> BuildObjects:
         build = builder(store)

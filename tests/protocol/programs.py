@@ -13,8 +13,9 @@ from airflow_provider_kafka_s3.batch.log_index import summaries
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
 from airflow_provider_kafka_s3.documents.manifest import SliceRows
 from airflow_provider_kafka_s3.documents.plan import Plan
-from airflow_provider_kafka_s3.exceptions import DataLossError
+from airflow_provider_kafka_s3.exceptions import DataLossError, MissingObjectError
 from airflow_provider_kafka_s3.maintenance.abandon import abandon as abandon_batch
+from airflow_provider_kafka_s3.maintenance.accept_loss import accept_deleted as accept_deleted_objects
 from airflow_provider_kafka_s3.maintenance.accept_loss import accept_loss
 from airflow_provider_kafka_s3.maintenance.gc import find_garbage
 from airflow_provider_kafka_s3.maintenance.repair import repair
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "abandon",
+    "accept_deleted",
     "accept_losses",
     "collect_garbage",
     "drive",
@@ -56,7 +58,7 @@ def drive(world: World, process: Process, request: RunRequest) -> TopicResult:
 def _spark_job(world: World, process: Process, plan: Plan, request: RunRequest) -> None:
     """Act as the Spark driver. It continues when the process that submitted it ends."""
     committer = process.engine.committer
-    require_topic_id(world.kafka, process.engine.log, plan.topic_id)
+    require_topic_id(process.engine.source, process.engine.log, plan.topic_id)
     try:
         rows = _read_slices(world, process, plan)
     except DataLossError:
@@ -76,7 +78,7 @@ def _read_slices(world: World, process: Process, plan: Plan) -> list[SliceRows]:
     while len(rows) < len(attempts):
         for number, group in enumerate(plan.grouped):
             for task in attempts[number]:
-                if isinstance(task.error, DataLossError):
+                if isinstance(task.error, DataLossError | MissingObjectError):
                     raise task.error
                 if task.result is not None:
                     rows.setdefault(number, task.result)
@@ -112,6 +114,12 @@ def accept_losses(world: World, process: Process) -> None:
         if plan.type == "data" and decision is not None and decision.status == "commit":
             lost = accept_loss(committer, batch, reason="gone", operator="me")
             world.counts["objects accepted as lost"] += len(lost)
+
+
+def accept_deleted(world: World, process: Process, batch: int) -> None:
+    """Accept that the deleted objects of a complete batch stay gone."""
+    lost = accept_deleted_objects(process.engine.committer, batch, reason="deleted", operator="me")
+    world.counts["deleted objects that were accepted"] += len(lost)
 
 
 def give_up_replaced(world: World, process: Process) -> None:

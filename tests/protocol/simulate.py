@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import logging
 import multiprocessing
@@ -14,12 +15,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from unittest import mock
 
 import airflow_provider_kafka_s3
+from airflow_provider_kafka_s3 import parallel
+from airflow_provider_kafka_s3.reading import read_ahead
 from airflow_provider_kafka_s3.testing.invariants import InvariantViolation
-from tests.protocol.simulation import simulate
+from tests.protocol.above import LANDED, Above
+from tests.protocol.engine import OneThread
+from tests.protocol.simulation import World
 
-__all__ = ["Failure", "main", "replay_command", "run_seed"]
+__all__ = ["Failure", "main", "replay_command", "run_seed", "simulate"]
 
 
 @dataclass(frozen=True)
@@ -29,6 +35,23 @@ class Failure:
     seed: int
     finding: str
     details: str
+
+
+def simulate(seed: int, *, steps: int = 700, trim: bool = False) -> Counter[str]:
+    """Run one seed; returns counts of its events.
+
+    Raises:
+        InvariantViolation: the product violated an invariant.
+    """
+    world = World(seed, trim=trim)
+    if seed in LANDED:
+        world.above.append(Above(world, seed - LANDED.start))
+    # Another thread would run while the scheduler lets another process run.
+    with contextlib.ExitStack() as stack:
+        for module in (parallel, read_ahead):
+            stack.enter_context(mock.patch.object(module, "ThreadPoolExecutor", OneThread))
+        world.main(steps)
+    return world.counts
 
 
 def replay_command(seed: int, steps: int) -> str:

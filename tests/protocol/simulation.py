@@ -12,6 +12,7 @@ The product's code runs unchanged: ``TopicRun``, ``Committer`` and the manual op
 * retention and compaction delete records, partitions are added, the topic is deleted and created again; transactions
   stay open, and some records have timestamps in the future;
 * in some worlds leaders are elected, and some of them have lost records, where they append others;
+* in some worlds another pipeline reads what the first one has landed (:mod:`tests.protocol.above`);
 * in some worlds keys are in objects beside those of values; in some, slices of several partitions share objects;
 * in some worlds indexes of the log have few batches; users delete, damage and forge them, repair the log and collect
   garbage, and readers use the indexes;
@@ -31,6 +32,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from airflow_provider_kafka_s3.batch.request import TopicResult
+from airflow_provider_kafka_s3.config import Landed
 from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.marker import Marker
 from airflow_provider_kafka_s3.documents.offsets import Offsets
@@ -54,13 +56,13 @@ from airflow_provider_kafka_s3.testing.stores import CONDITIONAL, Fault, Request
 from airflow_provider_kafka_s3.testing.topic_state import accounted_for
 from tests.protocol.actors import Actor, Scheduler
 from tests.protocol.bucket import Bucket
-from tests.protocol.engine import CONTROL, LAYOUT, MERGED, NAMED, TOPIC, WITH_KEYS, check_landed
+from tests.protocol.engine import ADDRESS, LAYOUT, MERGED, NAMED, TOPIC, WITH_KEYS, check_landed
 from tests.protocol.environment import Environment
 from tests.protocol.process import INDEX_SIZES, Process
 from tests.protocol.programs import accept_losses, drive, give_up_replaced, repair_chunk_markers, repair_log, reset
 from tests.protocol.watch import Watch
 
-__all__ = ["World", "simulate"]
+__all__ = ["World"]
 
 _WORLDS: Final = {WITH_KEYS: "worlds with objects of keys", MERGED: "worlds with objects of several partitions"}
 
@@ -103,7 +105,11 @@ class World:
         self.kafka = SimulatedKafka(records_per_poll=2, before_request=lambda operation: self.scheduler.pause())
         self.kafka.create_topic(TOPIC, rng.choice((1, 1, 2, 3)))
         self.watch = Watch(self.is_optional)
-        self.bucket = Bucket(self._on_write, self.watch.on_abort, conditional_complete=rng.random() < 0.7)
+        self.bucket = Bucket(self.on_write, self._on_abort, conditional_complete=rng.random() < 0.7)
+        self.address = ADDRESS
+        self.source: SimulatedKafka | Landed = self.kafka
+        # Pipelines that read what this one has landed.
+        self.above: list[World] = []
         self.watch.exists = self.bucket.objects.__contains__
         self.watch.is_pending = self.bucket.uploads.__contains__
         self.senders: list[Process] = []
@@ -146,10 +152,11 @@ class World:
             while self.now < steps:
                 self.now += 1
                 self.environment.step()
-                drivers = sum(a.name == "driver" for a in self.scheduler.actors)
-                if drivers == 0 or (drivers < max_drivers and self.rng.random() < 0.02):
-                    self.start_driver()
+                self.start_drivers(max_drivers)
                 self._run_an_actor()
+                for world in self.above:
+                    world.step()
+                    self._run_an_actor()
             self._drain()
         finally:
             self.scheduler.kill_all()
@@ -158,6 +165,20 @@ class World:
         """Whether a complete read may lack an offset."""
         place = topic_id, partition, offset
         return place in self.environment.replaced or self.kafka.is_optional(*place)
+
+    def step(self) -> None:
+        """Let what another pipeline may cause occur; the first one has its own environment."""
+
+    @property
+    def live_topic_id(self) -> str:
+        """The incarnation of the topic."""
+        return self.kafka.topic_id(TOPIC)
+
+    def start_drivers(self, most: int) -> None:
+        """Start a run, at random, and always if there is none."""
+        drivers = sum(isinstance(a, Process) and a.world is self and a.name == "driver" for a in self.scheduler.actors)
+        if drivers == 0 or (drivers < most and self.rng.random() < 0.02):
+            self.start_driver()
 
     # -- the scheduler ------------------------------------------------------------------------------------------------
 
@@ -187,7 +208,7 @@ class World:
             if actor.step():
                 self.scheduler.drop_finished()
                 if isinstance(actor, Process):
-                    self._check_result(actor)
+                    actor.world.check_result(actor)
                 return
 
     # -- faults -------------------------------------------------------------------------------------------------------
@@ -245,9 +266,16 @@ class World:
             self.counts["too late"] += 1
         self.sender = None
 
-    def _on_write(self, key: str, before: StoredObject | None, after: StoredObject) -> None:
+    def on_write(self, key: str, before: StoredObject | None, after: StoredObject) -> None:
+        """Check one write to the bucket."""
+        for world in self.above:
+            world.on_write(key, before, after)
         writer = self.sender or self.scheduler.current
         self.watch.on_write(key, before, after, restoring=isinstance(writer, Process) and writer.restoring)
+
+    def _on_abort(self, key: str, upload_id: str) -> None:
+        for world in (self, *self.above):
+            world.watch.on_abort(key, upload_id)
 
     # -- drivers, jobs and tasks --------------------------------------------------------------------------------------
 
@@ -265,7 +293,7 @@ class World:
                 start = rng.randint(0, self.environment.clock + 1)
                 settings["window"] = window = (start, start + rng.choice((2, 5, 20)))
                 settings["starting"] = rng.choice((self.starting, None))
-                self.due[key] = self.kafka.topic_id(TOPIC), self.environment.due(window)
+                self.due[key] = self.live_topic_id, self.due_of(window)
             elif settings["offsets"] == "incremental" and offsets is None and rng.random() < 0.2:
                 settings["limits"] = {"records_per_run": 7}
             self.requests[key] = settings
@@ -283,7 +311,7 @@ class World:
     def _drive(self, process: Process) -> TopicResult:
         settings = self.requests[process.key]
         limits = settings.get("limits", {}) | {"records_per_batch": self.rng.choice((4, 9, None))}
-        if self.layout is MERGED:
+        if self.layout.rotation.merge_partitions:
             limits["records_per_slice"] = 6
         request = process.engine.request(
             process.key,
@@ -299,7 +327,7 @@ class World:
 
     # -- results ------------------------------------------------------------------------------------------------------
 
-    def _check_result(self, process: Process) -> None:
+    def check_result(self, process: Process) -> None:
         if process.name != "driver":
             self._check_error(process)
             return
@@ -345,12 +373,20 @@ class World:
         marker = self.watch.state.marker
         if self.environment.replaced:
             return  # times of records have changed
-        if marker is None or topic_id != marker.topic_id or topic_id != self.kafka.topic_id(TOPIC):
+        if marker is None or topic_id != marker.topic_id or topic_id != self.live_topic_id:
             return
         # If retention has deleted the first record of a window, its start is unknown.
-        due &= self.environment.due(self.requests[process.key]["window"])
+        due &= self.still_due(process.key)
         if missing := due - accounted_for(self.watch.state, marker):
             self.watch.fail(f"I8 run {process.key} succeeded and left {missing} of its window out")
+
+    def due_of(self, window: tuple[int, int]) -> Offsets:
+        """The offsets that a run over a window has to land."""
+        return self.environment.due(window)
+
+    def still_due(self, key: str) -> Offsets:
+        """The same at the end of a run."""
+        return self.due_of(self.requests[key]["window"])
 
     def _hidden(self) -> frozenset[bytes]:
         """Records where leaders have lost others, which count as landed and are in no object."""
@@ -373,6 +409,11 @@ class World:
             and not self.kafka.is_optional(topic_id, p, offset)
         )
 
+    @property
+    def ever_deleted(self) -> set[str]:
+        """Keys of all objects that a user deleted."""
+        return self.watch.ever_deleted
+
     def _check_error(self, process: Process) -> None:
         error = process.error
         if isinstance(error, ForeignObjectError) or (isinstance(error, ControlError) and not self.trim):
@@ -380,7 +421,7 @@ class World:
         # A task may end with UploadGone: Spark starts it again.
         if error is not None and process.name != "task" and not isinstance(error, TerminalError | TransientError):
             self.watch.fail(f"I6 {process.name} {process.key} raised an answer of the store: {error!r}")
-        if isinstance(error, MissingObjectError) and not any(key in str(error) for key in self.watch.ever_deleted):
+        if isinstance(error, MissingObjectError) and not any(key in str(error) for key in self.ever_deleted):
             self.watch.fail(f"I4 {process.name} {process.key} misses objects that nobody deleted: {error}")
         if isinstance(error, RecordError) and "from the future" not in str(error):
             self.watch.fail(f"I6 {process.name} {process.key} found a record that it cannot land: {error}")
@@ -389,7 +430,7 @@ class World:
 
     # -- after the faults ---------------------------------------------------------------------------------------------
 
-    def _run_to_end(self, process: Process) -> Process:
+    def run_to_end(self, process: Process) -> Process:
         """Run a process to its end; remaining processes may run in between."""
         for _ in range(_ENOUGH):
             if process.finished:
@@ -403,34 +444,47 @@ class World:
         return process
 
     def _drain(self) -> None:
-        self.faulty = False
+        worlds = (self, *self.above)
         self.environment.end_transactions()
         self.environment.grow_past_lost_records()
         for actor in self.scheduler.actors:
             actor.asleep_until = 0
-        self._land_the_rest()
-        for key in sorted(self.requests):
-            self._repeat(key)
-        while self.scheduler.actors or any(p.late for p in self.senders):
+        for world in worlds:
+            world.faulty = False
+        for world in worlds:
+            world.land_the_rest("final")
+            for key in sorted(world.requests):
+                world.repeat(key)
+        while self.scheduler.actors or any(p.late for world in worlds for p in world.senders):
             if not self.scheduler.actors or self.rng.random() < 0.3:
-                self.apply_late_request()
+                for world in worlds:
+                    world.apply_late_request()
             else:
                 self._advance(self.rng.choice(self.scheduler.actors), 50)
+        for world in worlds:
+            world.end()
+
+    def end(self) -> None:
+        """Repair what may be repaired at any time, then check all that is in the bucket."""
         if self.indexed:
-            self._run_to_end(self.spawn("operator", lambda p: repair_log(self, p, every_document=True)))
+            self.run_to_end(self.spawn("operator", lambda p: repair_log(self, p, every_document=True)))
         if self.layout is NAMED:
-            self._run_to_end(self.spawn("operator", repair_chunk_markers))
+            self.run_to_end(self.spawn("operator", repair_chunk_markers))
         self._check_the_end()
 
     def _is_open(self, batch: int) -> bool:
         return not self.watch.state.is_resolved(batch)
 
-    def _land_the_rest(self) -> None:
-        """Start new runs, with the documented remedies, until neither these nor ``recover`` find anything to land."""
+    def land_the_rest(self, name: str) -> None:
+        """Start new runs, with the documented remedies, until neither these nor ``recover`` find anything to land.
+
+        Args:
+            name: of the runs.
+        """
         offsets, outcome = "incremental", ""
         for i in range(90):
             owed, planned = self._owed(), set(self.watch.state.plans)
-            driver = self._run_to_end(self.start_driver(f"final-{i:02d}", offsets))
+            driver = self.run_to_end(self.start_driver(f"{name}-{i:02d}", offsets))
             outcome = "" if driver.result is None else driver.result.status
             if outcome == "empty" and (left_out := owed & self._owed()):
                 self.watch.fail(f"I6 left out: run {driver.key} found nothing to land, although {left_out} is owed")
@@ -443,20 +497,26 @@ class World:
                         self.watch.fail(f"I6 batches {left} are left open")
                     return
                 offsets = "recover"
+            elif self.find_remedy(driver):
+                continue
             elif isinstance(driver.error, TopicRecreatedError):
-                self._run_to_end(self.spawn("operator", reset))
+                self.run_to_end(self.spawn("operator", reset))
             elif isinstance(driver.error, DataLossError) and "the log was truncated (un" in str(driver.error):
                 if "starting_offsets" in str(driver.error):
                     self._check_refusal(driver)
                     return
-                self._run_to_end(self.spawn("operator", lambda p: give_up_replaced(self, p)))
+                self.run_to_end(self.spawn("operator", lambda p: give_up_replaced(self, p)))
             elif isinstance(driver.error, DataLossError):
                 self.on_data_loss = "skip"
             elif isinstance(driver.error, BatchLossError):
-                self._run_to_end(self.spawn("operator", lambda p: accept_losses(self, p)))
+                self.run_to_end(self.spawn("operator", lambda p: accept_losses(self, p)))
             elif outcome != "ok" and not isinstance(driver.error, TransientError | ControlError):
                 self.watch.fail(f"I6 run {driver.key} ended with {driver.error!r}")
         self.watch.fail(f"I6 offsets are left after 90 runs, the last one ended {outcome or driver.error!r}")
+
+    def find_remedy(self, driver: Process) -> bool:
+        """Do what the error of a run needs, if that is special to this pipeline; whether it was done."""
+        return False
 
     def _check_refusal(self, process: Process) -> None:
         """A log is refused for good only if a leader has lost landed records of it."""
@@ -479,14 +539,14 @@ class World:
                 owed |= plan.claim
         return owed
 
-    def _repeat(self, key: str) -> None:
+    def repeat(self, key: str) -> None:
         """Repeat a run, as when somebody clears it in Airflow."""
         allowed: tuple[type[KafkaS3Error], ...] = (BatchLossError, MissingObjectError, RecordError)
         if key not in self.landed or self.environment.replaced:
             allowed += (RunSupersededError, DataLossError)
         if self.trim:
             allowed += (ControlError,)
-        driver = self._run_to_end(self.start_driver(key))
+        driver = self.run_to_end(self.start_driver(key))
         if driver.error is not None and not isinstance(driver.error, allowed):
             self.watch.fail(f"I6 run {key} was repeated and ended with {driver.error!r}")
 
@@ -497,14 +557,14 @@ class World:
             if state.is_resolved(plan.batch):
                 self.watch.check_batch(plan, decision, self.watch.exists)
         if not self.trim:
-            # Records that a leader has lost are in no log any more, and others have their offsets.
-            whole = not self.environment.replaced
             check_landed(
                 self.bucket,
                 self.kafka,
-                is_optional=self.kafka.is_optional,
+                is_optional=self.is_optional_at_end,
                 deleted=self.watch.deleted,
-                **{"times": self.kafka.all_times()} if whole else {"source": None},
+                topics_dir=self.address.topics_dir,
+                pipeline=self.address.pipeline,
+                **self.to_compare(),
             )
         if self.layout is NAMED:
             self.counts["marker files"] += self.watch.check_chunk_markers(self.bucket.objects)
@@ -514,22 +574,21 @@ class World:
         self.counts["batches"] += len(state.plans)
         self.counts["objects at the end"] += sum(self.watch.batch_of(key) is not None for key in self.bucket.objects)
 
+    @property
+    def is_optional_at_end(self) -> Callable[[str, int, int], bool]:
+        """Whether the topic may lack an offset at the end."""
+        return self.kafka.is_optional
+
+    def to_compare(self) -> dict[str, Any]:
+        """What the bucket is compared with, beside the records in Kafka."""
+        # Records that a leader has lost are in no log any more, and others have their offsets.
+        return {"source": None} if self.environment.replaced else {"times": self.kafka.all_times()}
+
     def _check_indexes(self, marker: Marker) -> None:
         """After the repair every index that can exist does."""
         for first, end in marker.resolved:
             for size in INDEX_SIZES:
                 for last in range(size, end, size):
-                    name = addresses.index_key(CONTROL, last - size + 1, size)
+                    name = addresses.index_key(self.address.prefix, last - size + 1, size)
                     if last - size + 1 >= first and name not in self.bucket.objects:
                         self.watch.fail(f"I9 index {name} is missing")
-
-
-def simulate(seed: int, *, steps: int = 700, trim: bool = False) -> Counter[str]:
-    """Run one seed; returns counts of its events.
-
-    Raises:
-        InvariantViolation: the product violated an invariant.
-    """
-    world = World(seed, trim=trim)
-    world.main(steps)
-    return world.counts

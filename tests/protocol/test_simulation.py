@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 
+from tests.protocol.above import LANDED
 from tests.protocol.simulate import Failure, replay_command, run_seed
 
 STEPS = 700
@@ -55,6 +56,16 @@ def test_a_log_without_landed_records_is_refused_and_no_other_is() -> None:
         seen += outcome
     assert seen["records lost by leaders"] > 50
     assert seen["pipelines that ended at a log without landed records"] > 1
+
+
+def test_a_pipeline_over_another_one_lands_what_that_one_has_landed() -> None:
+    """Both run and fail at the same time, and the one below loses objects and is reset: no record is lost or twice."""
+    seen: Counter[str] = Counter()
+    for seed in range(LANDED.start, LANDED.start + 4):
+        outcome = run_seed(seed, steps=250)
+        assert not isinstance(outcome, Failure), f"seed {seed}: {outcome}"
+        seen += outcome
+    assert seen["batches of a pipeline over another one"] > 12
 
 
 def test_a_seed_replays_to_the_same_end() -> None:

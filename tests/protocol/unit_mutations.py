@@ -941,8 +941,8 @@ UNIT_MUTATIONS: Final = (
         (
             Edit(
                 f"{PACKAGE}/batch/run.py",
-                "        if twice := wanted & (view.marker.covered | view.claims):",
-                "        if twice := wanted & NO_OFFSETS:",
+                "for part in chosen) - whole) & known:\n",
+                "for part in chosen) - whole) & NO_OFFSETS:\n",
             ),
         ),
         test=f"{_UNIT}/reading/test_landed_faults.py::test_what_came_from_another_source_is_not_landed_again",
@@ -970,6 +970,31 @@ UNIT_MUTATIONS: Final = (
             ),
         ),
         test=f"{_UNIT}/reading/test_landed_faults.py::test_a_gap_of_the_source_is_landed_when_it_is_filled",
+    ),
+    Mutation(
+        "landed-not-pinned",
+        "the objects of a plan are those that the source has now",
+        (
+            Edit(
+                f"{PACKAGE}/reading/landed_source.py",
+                "        return PlannedSource(self._store, plan, self._options)\n",
+                "        return self\n",
+            ),
+        ),
+        test=f"{_UNIT}/reading/test_landed_faults.py::test_each_lost_object_of_several_partitions_is_written_again",
+    ),
+    Mutation(
+        "landed-reset-unseen",
+        "a source that was reset is read as the same",
+        (
+            Edit(
+                f"{PACKAGE}/reading/landed_source.py",
+                "        return _Topic(marker.topic_id or None, marker",
+                "        return _Topic((marker.history[0] if marker.history else marker).topic_id or None, marker",
+            ),
+        ),
+        test=f"{_UNIT}/reading/test_landed_faults.py"
+        "::test_a_source_whose_topic_was_created_again_is_not_read_as_the_same",
     ),
     Mutation(
         "replay-to-another-target",

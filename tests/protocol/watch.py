@@ -7,6 +7,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
+from airflow_provider_kafka_s3.documents.addresses import TopicAddress, summary_key
 from airflow_provider_kafka_s3.documents.codec import decode
 from airflow_provider_kafka_s3.documents.manifest import Manifest, ObjectEntry
 from airflow_provider_kafka_s3.documents.offsets import Offsets
@@ -16,7 +17,7 @@ from airflow_provider_kafka_s3.layout import keys
 from airflow_provider_kafka_s3.storage.port import StoredObject
 from airflow_provider_kafka_s3.testing.invariants import InvariantViolation
 from airflow_provider_kafka_s3.testing.topic_state import TopicState, check_documents, check_summary
-from tests.protocol.engine import CONTROL, KEY, LAYOUT, SUMMARY, TOPIC, TOPICS_DIR
+from tests.protocol.engine import ADDRESS, KEY, LAYOUT, TOPIC, TOPICS_DIR
 
 __all__ = ["Watch", "place_of", "record"]
 
@@ -47,13 +48,16 @@ class Watch:
         deleted: keys of objects that a user deleted and that did not come back.
         ever_deleted: keys of all objects that a user deleted.
         landed: all values that ever were visible.
+        values_of_deleted: the values in each object that a user deleted.
     """
 
-    def __init__(self, is_optional: Callable[[str, int, int], bool]) -> None:
+    def __init__(self, is_optional: Callable[[str, int, int], bool], address: TopicAddress = ADDRESS) -> None:
+        self.address = address
         self.state = TopicState(TOPIC)
         self.deleted: set[str] = set()
         self.ever_deleted: set[str] = set()
         self.landed: set[bytes] = set()
+        self.values_of_deleted: dict[str, Sequence[bytes]] = {}
         self._is_optional = is_optional
         self._visible: Counter[bytes] = Counter()
         self._listed: dict[str, int] = {}
@@ -71,20 +75,22 @@ class Watch:
             after: the object after.
             restoring: whether the writer may write deleted objects again.
         """
-        if key.startswith(CONTROL):
-            self._on_control(key.removeprefix(CONTROL), before, after)
-        elif key == SUMMARY:
+        control, topics_dir = self.address.prefix, self.address.topics_dir
+        if key.startswith(control):
+            self._on_control(key.removeprefix(control), before, after)
+        elif key == summary_key(self.address):
             self._on_summary(before, after)
-        elif keys.chunk_marker_partition(TOPICS_DIR, TOPIC, key) is not None:
+        elif keys.chunk_marker_partition(topics_dir, TOPIC, key) is not None:
             self._on_chunk_marker(key, before, after)
-        elif key.startswith((f"{TOPICS_DIR}/{TOPIC}/", f"{TOPICS_DIR}/20", f"{TOPICS_DIR}/generation-")):
+        elif key.startswith((f"{topics_dir}/{TOPIC}/", f"{topics_dir}/20", f"{topics_dir}/generation-")):
             self._on_data(key, before, after, restoring)
 
     def on_delete(self, stored: StoredObject) -> None:
         """Record that a user deleted an object of a resolved batch."""
         self.deleted.add(stored.key)
         self.ever_deleted.add(stored.key)
-        self._visible.subtract(map(place_of, values_of(stored)))
+        self.values_of_deleted[stored.key] = [place_of(value) for value in values_of(stored)]
+        self._visible.subtract(self.values_of_deleted[stored.key])
 
     def on_abort(self, key: str, upload_id: str) -> None:
         """Check that a process does not abort a pending upload that a decided batch still needs."""
@@ -97,7 +103,7 @@ class Watch:
 
     def on_trim(self, key: str) -> None:
         """Record that somebody deleted an old control document, which is forbidden."""
-        self._trimmed.add(key.removeprefix(CONTROL))
+        self._trimmed.add(key.removeprefix(self.address.prefix))
 
     def batch_of(self, key: str) -> int | None:
         """The committed batch that lists a key."""
@@ -133,11 +139,11 @@ class Watch:
                     self._check_uploads(plan, decision)
 
     def _on_summary(self, before: StoredObject | None, after: StoredObject) -> None:
-        summary, _ = decode(TopicSummary, after.body, SUMMARY)
+        summary, _ = decode(TopicSummary, after.body, after.key)
         if findings := [*check_summary(self.state, summary)]:
             raise InvariantViolation(findings)
         if before is not None:
-            old, _ = decode(TopicSummary, before.body, SUMMARY)
+            old, _ = decode(TopicSummary, before.body, before.key)
             is_amended = summary.marker == old.marker and summary.amended != old.amended
             if summary.marker.revision <= old.marker.revision and not is_amended:
                 self.fail(f"I9 the summary went from revision {old.marker.revision} to {summary.marker.revision}")
