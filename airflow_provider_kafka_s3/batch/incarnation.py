@@ -115,7 +115,7 @@ def refuse_shorter_log(source: Source, topic: str, stored: Marker, ends: Mapping
         DataLossError: the log was truncated.
         TopicRecreatedError: it was created again, on brokers without topic ids.
     """
-    landed = {p: end for p in stored.covered if (end := stored.covered.end(p)) is not None}
+    landed = {p: ranges[-1][1] for p, ranges in stored.covered.items()}
     suspects = tuple(p for p, end in landed.items() if ends.get(p, 0) < end)
     if not suspects:
         return
@@ -159,7 +159,8 @@ def refuse_replaced_log(source: Source, topic_log: TopicLog, view: View, ends: M
         TransientError: the epoch of a leader is older than the recorded one.
     """
     open_plans = {n: p for n, p in sorted(view.open_plans.items()) if p.generation == view.marker.generation}
-    reached = highest(view.marker.reached, *(plan.reached for plan in open_plans.values()))
+    reached_by = {n: plan.reached for n, plan in open_plans.items()}
+    reached = highest(view.marker.reached, *reached_by.values())
     elected: dict[int, LogPosition] = {}
     for partition, position in reached.items():
         epoch = ends[partition].epoch if partition in ends else None
@@ -180,16 +181,17 @@ def refuse_replaced_log(source: Source, topic_log: TopicLog, view: View, ends: M
         f"topic {topic_log.topic!r}: the log was truncated (unclean leader election, or a disk was lost), and other "
         f"records were appended since: {replaced}. Nothing was written"
     )
-    claimed = [n for n, plan in open_plans.items() if any(plan.reached.get(p, (0,))[0] > diverged[p] for p in diverged)]
+    claimed = [n for n, by_plan in reached_by.items() if any(by_plan.get(p, (0,))[0] > diverged[p] for p in diverged)]
     if claimed:
         message += (
             f". Open batches claim these offsets. Complete those that are decided "
             f"({topic_log.remedies.recover_decided()}), and abandon the others, so that their offsets are planned "
             f"again: {', '.join(map(topic_log.remedies.abandon, claimed))}"
         )
-    landed = {p: offset for p, offset in sorted(diverged.items()) if (view.marker.covered.end(p) or 0) > offset}
+    covered = view.marker.covered
+    landed = {p: offset for p, offset in sorted(diverged.items()) if (covered.end(p) or 0) > offset}
     if landed:
-        ends_of = ", ".join(f"partition {p} up to {view.marker.covered.end(p)}" for p in landed)
+        ends_of = ", ".join(f"partition {p} up to {covered.end(p)}" for p in landed)
         message += (
             f". These offsets count as landed ({ends_of}), so the new records at them never would be. Land the topic "
             f"with another pipeline and topics_dir, from where the logs part as starting_offsets: {landed}"

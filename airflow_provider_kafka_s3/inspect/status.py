@@ -273,8 +273,10 @@ def _state(
 def _partitions(
     topic_log: TopicLog, view: View, source: Source | None, isolation: Isolation
 ) -> tuple[str | None, tuple[PartitionStatus, ...]]:
-    marker = view.marker
-    known = marker.covered | marker.debt | view.claims
+    marker, claims = view.marker, view.claims
+    # Each is made of all partitions.
+    covered, lost, debt = marker.covered, marker.lost, marker.debt
+    known = covered | debt | claims
     live: str | None = None
     earliest: dict[int, int] = {}
     ends: dict[int, int] = {}
@@ -296,11 +298,11 @@ def _partitions(
     partitions = [
         PartitionStatus(
             partition=p,
-            stored=marker.covered.end(p),
+            stored=covered.end(p),
             gaps=subtract(((known[p][0][0], known[p][-1][1]),), known[p]) if known[p] else (),
-            lost=marker.lost[p],
-            debt=marker.debt[p],
-            open=view.claims[p],
+            lost=lost[p],
+            debt=debt[p],
+            open=claims[p],
             log_start=earliest.get(p),
             log_end=ends.get(p),
             lag=_size(behind[p]) if p in ends else None,

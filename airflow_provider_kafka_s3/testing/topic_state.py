@@ -278,7 +278,7 @@ def accounted_for(state: TopicState, marker: Marker) -> Offsets:
 
 def landed_ends(marker: Marker) -> dict[int, int]:
     """Per partition one past the highest offset that is landed or accepted as lost."""
-    return {p: end for p in marker.covered if (end := marker.covered.end(p)) is not None}
+    return {p: ranges[-1][1] for p, ranges in marker.covered.items()}
 
 
 def _check_left_out(state: TopicState, marker: Marker) -> Iterable[str]:

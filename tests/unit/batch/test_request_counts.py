@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from airflow_provider_kafka_s3.batch.request import TargetOffsets, TopicResult
 from airflow_provider_kafka_s3.documents import addresses
+from airflow_provider_kafka_s3.documents import marker as marker_module
 from airflow_provider_kafka_s3.documents.codec import encode
 from airflow_provider_kafka_s3.documents.manifest import SliceResult, SliceRows
 from airflow_provider_kafka_s3.documents.marker import PartitionState
@@ -239,6 +240,32 @@ def test_planning_and_the_marker_are_the_same_after_a_million_batches() -> None:
         assert isinstance(engine.topic_run(engine.request("next")).advance(), Plan)
         assert count(store) == {"get": 6, "put_new": 2}
     assert sizes[1] < sizes[0] + 30
+
+
+def test_a_run_and_a_status_make_the_sets_of_a_marker_once_for_any_number_of_partitions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each set has all partitions: one for each of them would take time that grows with the square of their number."""
+    made, make = list[str](), marker_module._offsets
+
+    def noting(partitions: dict[int, PartitionState], name: str) -> Offsets:
+        made.append(name)
+        return make(partitions, name)
+
+    monkeypatch.setattr(marker_module, "_offsets", noting)
+    counts = []
+    for partitions in (2, 40):
+        kafka = SimulatedKafka()
+        kafka.create_topic(TOPIC, partitions)
+        for partition in range(partitions):
+            kafka.append(TOPIC, partition, b"x")
+        engine = Engine(FaultyStore(MemoryStore()), kafka)
+        assert engine.run("first").batches[0].objects == partitions
+        made.clear()
+        assert engine.run("nothing").status == "empty"
+        assert topic_status(engine.log, kafka) is not None
+        counts.append(len(made))
+    assert counts[0] == counts[1]
 
 
 class Rounds:
