@@ -42,6 +42,7 @@ __all__ = [
     "summary_key",
     "table_key",
     "tables_prefix",
+    "topic_of_summary",
     "validate_pipeline",
     "validate_replay",
 ]
@@ -110,6 +111,16 @@ def summary_key(address: TopicAddress) -> str:
 def summaries_prefix(topics_dir: str) -> str:
     """The prefix of :func:`summary_key`; ends with ``/``."""
     return f"{_control_root(topics_dir)}_summaries/"
+
+
+def topic_of_summary(key: str, topics_dir: str) -> TopicAddress | None:
+    """The topic whose :func:`summary_key` a key is; None: it is no such key."""
+    pipeline, _, name = key.removeprefix(summaries_prefix(topics_dir)).partition("/")
+    address = TopicAddress(topics_dir=topics_dir, pipeline=pipeline, topic=name.removesuffix(".json"))
+    try:
+        return address if summary_key(address) == key else None
+    except ConfigurationError:
+        return None
 
 
 def marker_key(prefix: str) -> str:

@@ -109,29 +109,43 @@ class Place:
     def topics(self) -> tuple[list[tuple[TopicAddress, TopicSummary | None]], list[str]]:
         """The topics that are there, with their stored summaries, and what cannot be read of other topics.
 
-        Two listings, and a request for each document that has changed since the last call. There is no summary where it
-        is missing, damaged or large, or cannot be read.
+        Two listings, and a request for each topic that has changed since the last call, or two: a summary with objects
+        shows the owner of its topic, since a topic of which something is landed cannot be released. There is no summary
+        where it is missing, damaged or large, or cannot be read.
         """
         store, problems = self.connected.store, list[str]()
         written = store.list(addresses.summaries_prefix(self.topics_dir))
         owners = store.list(addresses.owners_prefix(self.topics_dir))
         self._summaries.keep(written)
         self._owners.keep(owners)
-        small = {info.key: info for info in written if info.size <= _SUMMARY_BYTES}
+        of_topics: dict[str, list[tuple[TopicAddress, ObjectInfo]]] = {}
+        for info in written:
+            address = addresses.topic_of_summary(info.key, self.topics_dir)
+            if address is not None:
+                of_topics.setdefault(address.owner_key, []).append((address, info))
 
-        def owned(owner: ObjectInfo) -> TopicAddress | None:
+        def summary(address: TopicAddress, info: ObjectInfo) -> TopicSummary | None:
+            if info.size > _SUMMARY_BYTES:
+                return None
+            return self._summaries.get(info, lambda _: read_summary(store, address))
+
+        def topic(owner: ObjectInfo) -> tuple[TopicAddress, TopicSummary | None] | None:
+            of_topic = of_topics.get(owner.key, [])
+            # A pipeline that has released the topic may have left a summary without objects.
+            if len(of_topic) == 1 and (shown := summary(*of_topic[0])) is not None and shown.activity.objects:
+                return of_topic[0][0], shown
             try:
-                return self._owners.get(owner, lambda key: owned_topic(store, key, topics_dir=self.topics_dir))
+                address = self._owners.get(owner, lambda key: owned_topic(store, key, topics_dir=self.topics_dir))
             except KafkaS3Error as e:
                 problems.append(message_of(e))
                 return None
+            if address is None:
+                return None
+            info = next((info for other, info in of_topic if other == address), None)
+            return address, None if info is None else summary(address, info)
 
-        def summary(address: TopicAddress) -> TopicSummary | None:
-            info = small.get(addresses.summary_key(address))
-            return None if info is None else self._summaries.get(info, lambda _: read_summary(store, address))
-
-        topics = [address for address in in_threads(owned, owners, threads=_THREADS) if address is not None]
-        return [*zip(topics, in_threads(summary, topics, threads=_THREADS), strict=True)], problems
+        topics = in_threads(topic, owners, threads=_THREADS)
+        return [known for known in topics if known is not None], problems
 
     def open(self, pipeline: str, topic: str) -> TopicPipeline:
         """A topic by its names."""

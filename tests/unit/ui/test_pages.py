@@ -9,13 +9,14 @@ import urllib.error
 import urllib.parse
 import urllib.request
 import xml.etree.ElementTree as ET
+from collections import Counter
 from typing import Any
 
 import pytest
 
 from airflow_provider_kafka_s3.exceptions import KafkaUnavailableError
 from airflow_provider_kafka_s3.testing.invariants import check_unchanged, snapshot
-from airflow_provider_kafka_s3.testing.stores import Fault
+from airflow_provider_kafka_s3.testing.stores import Fault, SimulatedCrash
 from airflow_provider_kafka_s3.ui import model
 from airflow_provider_kafka_s3.ui.pages import HEADERS, ROUTES, Response
 from airflow_provider_kafka_s3.ui.server import local_server
@@ -115,10 +116,12 @@ def test_a_topic_that_cannot_be_read_hides_no_other_one(lake: Lake) -> None:
 
 
 def test_a_list_of_topics_that_are_well_takes_two_listings(lake: Lake) -> None:
-    """What was read once is read again only where it has changed: the summary of one topic."""
+    """The first one reads the summary of each topic, and later ones only what has changed: that of one topic."""
     for number in range(50):
         lake.land(f"topic-{number}", 1, run="r1", at=DAY)
+    lake.requests.requests.clear()
     assert {row["state"] for row in rows(lake).values()} == {"well"}
+    assert Counter(request.operation for request in lake.requests.requests) == {"list": 2, "get": 50}
     lake.land("topic-7", 3, run="r2", at=DAY)
     lake.requests.requests.clear()
     assert rows(lake)["topic-7"]["batches"] == 2
@@ -128,6 +131,20 @@ def test_a_list_of_topics_that_are_well_takes_two_listings(lake: Lake) -> None:
         ("list", "topics/_kafka_s3/_owners/"),
         ("get", "topics/_kafka_s3/_summaries/shop/topic-7.json"),
     ]
+
+
+def test_a_topic_that_was_released_is_in_the_list_only_with_the_pipeline_that_has_taken_it(lake: Lake) -> None:
+    """The summary that the first pipeline has left is not taken for that of the owner."""
+    lake.requests.inject(Fault.CRASH_AFTER, operation="put_new", key="*.plan.json")
+    with pytest.raises(SimulatedCrash):
+        lake.land("orders", 1, run="r1", pipeline="shpo")
+    misspelt = lake.topic("orders", "shpo")
+    misspelt.abandon(1, release="debt", reason="misspelt", operator="me")
+    assert lake.bucket.head("topics/_kafka_s3/_summaries/shpo/orders.json") is not None
+    misspelt.release(reason="misspelt", operator="me")
+    assert rows(lake) == {}
+    lake.land("orders", 1, run="r2")
+    assert [(row["pipeline"], row["state"]) for row in rows(lake).values()] == [("shop", "well")]
 
 
 def test_the_list_has_the_records_of_the_last_day(lake: Lake) -> None:
