@@ -8,6 +8,7 @@ server is listed beside it.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import statistics
@@ -20,6 +21,7 @@ from typing import Any
 import psutil
 
 from dev.kafka_broker import KafkaBroker
+from tests.benchmark import wide
 from tests.benchmark.data import avro_messages, load, messages
 from tests.benchmark.formats import formats, ratios
 from tests.benchmark.formats import table as formats_table
@@ -90,11 +92,13 @@ def main() -> int:
         "tables",
         "landed",
         "small-objects",
+        *(f"scale-{case}" for case in wide.CASES),
     )
-    parser.add_argument("--only", choices=parts, help="default: all but shapes, stages and small-objects")
+    parser.add_argument("--only", choices=parts, help="default: all but shapes, stages, small-objects and scale-…")
     parser.add_argument("--json", type=Path, default=ROOT / ".build" / "benchmark.json", help="where the figures go")
     options = parser.parse_args()
     alone = {"formats": _formats, "partitioners": _partitioners, "small-objects": _small_objects}
+    alone |= {f"scale-{case}": functools.partial(_wide, case, options.store) for case in wide.CASES}
     if options.only in alone:
         return _report({"cores": os.cpu_count(), **alone[options.only]()}, options.json)
     with (
@@ -171,6 +175,12 @@ def _report(summary: dict[str, Any], path: Path) -> int:
 
 def _small_objects() -> dict[str, Any]:
     return {"s3_server": "versitygw", "goals": [], "small_objects": small_objects()}
+
+
+def _wide(case: str, name: str) -> dict[str, Any]:
+    with store(name) as server:
+        found = wide.wide(case, {"endpoint": server.endpoint})
+        return {"s3_server": server.name, "goals": [], "scale": {case: found}}
 
 
 def _formats() -> dict[str, Any]:

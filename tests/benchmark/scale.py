@@ -13,11 +13,14 @@ import os
 import statistics
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
+
+import msgspec
 
 from airflow_provider_kafka_s3.batch.commit import Committer
 from airflow_provider_kafka_s3.batch.derived.log_indexes import build_index, write_missing
@@ -30,6 +33,7 @@ from airflow_provider_kafka_s3.documents.codec import encode
 from airflow_provider_kafka_s3.documents.manifest import SliceResult, SliceRows
 from airflow_provider_kafka_s3.documents.owner import Owner
 from airflow_provider_kafka_s3.documents.plan import Plan
+from airflow_provider_kafka_s3.documents.topic_summary import Activity
 from airflow_provider_kafka_s3.inspect.status import topic_status
 from airflow_provider_kafka_s3.kafka.offsets import TopicInfo
 from airflow_provider_kafka_s3.kafka.source import KafkaSource
@@ -100,14 +104,15 @@ def many_objects(config: dict[str, Any]) -> dict[str, Any]:
 
 def _case(case: str, config: dict[str, Any]) -> dict[str, Any]:
     print(f"Scale: {case} …", flush=True)
-    measured = _in_own_process(case, config)
+    measured = in_own_process(case, config)
     print(*table({case: measured}), sep="\n", flush=True)
     return measured
 
 
-def _in_own_process(case: str, config: dict[str, Any]) -> dict[str, Any]:
+def in_own_process(case: str, config: dict[str, Any], module: str = "tests.benchmark.scale") -> dict[str, Any]:
+    """The figures of a case: the last line that a module prints in a process of its own."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.benchmark.scale", case],
+        [sys.executable, "-m", module, case],
         cwd=ROOT,
         input=json.dumps(config),
         stdout=subprocess.PIPE,
@@ -126,7 +131,7 @@ def table(figures: dict[str, dict[str, Any]]) -> list[str]:
     ]
 
 
-class _SimulatedPipeline:
+class SimulatedPipeline:
     """A bucket on the server and a simulated topic."""
 
     def __init__(self, config: dict[str, Any]) -> None:
@@ -168,7 +173,7 @@ def _rss() -> float:
 
 def _objects(config: dict[str, Any]) -> dict[str, Any]:
     """One batch of many objects of one record."""
-    simulated = _SimulatedPipeline(config)
+    simulated = SimulatedPipeline(config)
     for _ in range(OBJECTS):
         simulated.kafka.append(_TOPIC, 0, b"x")
     attempt = simulated.attempt("first")
@@ -217,9 +222,9 @@ def _objects(config: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _with_past(config: dict[str, Any], batches: int) -> tuple[_SimulatedPipeline, float]:
+def _with_past(config: dict[str, Any], batches: int) -> tuple[SimulatedPipeline, float]:
     """A pipeline after so many batches of two records, and the seconds that a run without new records takes there."""
-    simulated = _SimulatedPipeline(config)
+    simulated = SimulatedPipeline(config)
     for _ in range(2 * batches):
         simulated.kafka.append(_TOPIC, 0, b"x")
     where = {"prefix": simulated.committer().log.prefix, "topics_dir": _LAYOUT.topics_dir, "pipeline": _PIPELINE}
@@ -269,7 +274,7 @@ def _history(config: dict[str, Any]) -> dict[str, Any]:
     return figures
 
 
-class _Made(_SimulatedPipeline):
+class _Made(SimulatedPipeline):
     """A bucket whose documents are made when they are read, and a topic without records."""
 
     def __init__(self, batches: int) -> None:
@@ -280,7 +285,7 @@ class _Made(_SimulatedPipeline):
 
     def timed(self, what: Callable[[], object]) -> tuple[float, int]:
         """CPU seconds without those in which documents were made, and requests, pages of listings among them."""
-        self.raw.requests = counted = _CountedRequests()
+        self.raw.requests = counted = CountedRequests()
         self.made.pages, self.made.seconds = 0, 0.0
         started = time.process_time()
         what()
@@ -288,15 +293,18 @@ class _Made(_SimulatedPipeline):
         return round(seconds, 3), counted.counts.total() - counted.counts["list"] + self.made.pages
 
 
-class _CountedRequests(list[Request]):
+class CountedRequests(list[Request]):
     """Counts requests by operation and keeps none: they would be most of the memory that is measured."""
 
     def __init__(self) -> None:
         super().__init__()
         self.counts: Counter[str] = Counter()
+        self._lock = threading.Lock()
 
     def append(self, request: Request) -> None:
-        self.counts[request.operation] += 1
+        """Count a request."""
+        with self._lock:
+            self.counts[request.operation] += 1
 
 
 def _million(config: dict[str, Any]) -> dict[str, Any]:
@@ -304,7 +312,7 @@ def _million(config: dict[str, Any]) -> dict[str, Any]:
     del config  # There is no server: the log is made.
     figures: dict[str, Any] = {}
     for look in _LOOKS:
-        found = [_in_own_process("look", {"look": look, "batches": batches}) for batches in _MANY_BATCHES]
+        found = [in_own_process("look", {"look": look, "batches": batches}) for batches in _MANY_BATCHES]
         for what in ("cpu_s", "requests", "mb"):
             figures[f"{look}_{what}"] = "/".join(str(one[what]) for one in found)
         print(f"  {look}: " + ", ".join(str(one) for one in found), file=sys.stderr, flush=True)
@@ -435,15 +443,17 @@ def _topics(config: dict[str, Any]) -> dict[str, Any]:
 
 def _page(config: dict[str, Any]) -> dict[str, Any]:
     """The list of all topics: the first look of a process, and one after a topic has landed something."""
-    simulated, source = _SimulatedPipeline(config), KafkaSource({"bootstrap.servers": config["bootstrap_servers"]})
+    simulated, source = SimulatedPipeline(config), KafkaSource({"bootstrap.servers": config["bootstrap_servers"]})
     topics = config["topics"]
+
+    landed = Activity(batches=BATCHES, objects=BATCHES, records=2 * BATCHES)
 
     def put(topic: str) -> None:
         address = TopicAddress(topics_dir="topics", pipeline=_PIPELINE, topic=topic)
         marker = marker_of(BATCHES, topic=topic, topic_id=source.describe(topic).topic_id or "")
         for key, document in (
             (address.owner_key, Owner(pipeline=_PIPELINE, topic=topic)),
-            (addresses.summary_key(address), summary_of(address, marker, [])),
+            (addresses.summary_key(address), msgspec.structs.replace(summary_of(address, marker, []), activity=landed)),
         ):
             simulated.raw.store.put_new(key, encode(document, {}))
 
