@@ -141,7 +141,7 @@ def _land(measured: _Measured, topics: list[str], open_topic: Callable[[str], To
         "plan_s": round(timed["planned"] - began, 2),
         "commit_s": round(timed["committed"] - timed["read"], 2),
         "end_s": round(ended - timed["committed"], 2),
-        "end_requests": measured.store.requests.counts.total(),  # type: ignore[attr-defined]
+        "end_requests": measured.store.requests.counts.total(),
         "grows_mb": round(rss() - before),
         "mb": round(rss()),
     }
@@ -290,7 +290,7 @@ def _page(config: dict[str, Any]) -> dict[str, Any]:
         topic_id = kafka.create_topic(topic)
         for _ in range(2 * _BATCHES):
             kafka.append(topic, 0, b"x")
-        where = {"prefix": address.prefix, "topics_dir": "topics", "pipeline": _PIPELINE}
+        where: dict[str, Any] = {"prefix": address.prefix, "topics_dir": "topics", "pipeline": _PIPELINE}
         for key, body, metadata in documents_of(_BATCHES, topic=topic, topic_id=topic_id, **where):
             raw.store.put_new(key, body, metadata=metadata)
 
