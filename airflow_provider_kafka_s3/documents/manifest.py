@@ -376,7 +376,14 @@ def _check_slices(
 
 
 class Amend(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Keys of a committed batch that an operator accepted as lost."""
+    """Keys of a committed batch that an operator accepted as lost.
+
+    Attributes:
+        batch: its number.
+        keys: of its objects.
+        reason: why they are lost.
+        operator: who accepted it.
+    """
 
     batch: int
     keys: tuple[str, ...]

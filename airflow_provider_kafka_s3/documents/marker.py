@@ -39,7 +39,13 @@ class PartitionState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class ClosedGeneration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Coverage of an earlier incarnation of the topic when a reset closed it."""
+    """Coverage of an earlier incarnation of the topic when a reset closed it.
+
+    Attributes:
+        generation: number of resets before it.
+        topic_id: incarnation of the topic; empty on brokers without topic ids.
+        partitions: the coverage.
+    """
 
     generation: int
     topic_id: str

@@ -9,7 +9,11 @@ __all__ = ["PinnedSchema", "decode_pinned_schema"]
 
 
 class PinnedSchema(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A schema, as the registry had it when the topic's first record with its id was decoded."""
+    """A schema, as the registry had it when the topic's first record with its id was decoded.
+
+    Attributes:
+        schema: with the schemas that it refers to.
+    """
 
     schema: RegisteredSchema
 

@@ -43,7 +43,14 @@ MAX_LANDED_OBJECTS: Final = 20_000
 
 
 class Slice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, order=True):
-    """A contiguous offset range of one Kafka partition, read by one Spark task, alone or with the rest of its group."""
+    """A contiguous offset range of one Kafka partition, read by one Spark task, alone or with the rest of its group.
+
+    Attributes:
+        id: its number in the plan, from 0.
+        partition: the Kafka partition.
+        start: its first offset.
+        end: one past its last offset.
+    """
 
     id: int
     partition: int

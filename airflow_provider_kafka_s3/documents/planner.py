@@ -49,7 +49,14 @@ class PlannerProcess(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class PlannerTask(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A task instance of Airflow, all its tries."""
+    """A task instance of Airflow, all its tries.
+
+    Attributes:
+        dag_id: of its DAG.
+        task_id: of its task.
+        run_id: of its DAG run.
+        map_index: its number among the instances of a mapped task; -1: the task is not mapped.
+    """
 
     dag_id: str
     task_id: str

@@ -163,7 +163,12 @@ class ReplayEpoch(Document, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class ReplayBegin(Document, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A partition has begun: from then on Kafka has its progress."""
+    """A partition has begun: from then on Kafka has its progress.
+
+    Attributes:
+        replay: its id.
+        partition: the Kafka partition.
+    """
 
     replay: str
     partition: int

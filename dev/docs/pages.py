@@ -30,7 +30,7 @@ FOLDER: Final = "repository/"
 OPTIONS: Final = "<!-- the options of every command -->"
 
 _LINK: Final = re.compile(r"(?<=\]\()([^)\s:#]+)(?=[#)])")
-_LANGUAGES: Final = {".py": "python", ".yaml": "yaml", ".xml": "xml", ".sh": "sh"}
+_LANGUAGES: Final = {".py": "python", ".json": "json", ".yaml": "yaml", ".xml": "xml", ".sh": "sh"}
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
