@@ -7,6 +7,7 @@ VENV_2 := .venv-2.11
 # Both have the oldest Spark and Python that are tested; this one has the newest, and the provider of OpenLineage, with
 # which every process of Airflow takes longer to start.
 VENV_SPARK := .venv-spark-4.2
+VENV_OLDEST := .venv-oldest
 BUILD := .build
 UV_VERSION := 0.13.9
 # The last one that runs on Java 17.
@@ -17,6 +18,8 @@ UV := $(BUILD)/uv-$(UV_VERSION)/bin/uv
 INSTALLED := $(VENV)/.installed
 INSTALLED_2 := $(VENV_2)/.installed
 INSTALLED_SPARK := $(VENV_SPARK)/.installed
+INSTALLED_OLDEST := $(VENV_OLDEST)/.installed
+OLDEST_TESTS := tests/golden/test_golden_bucket.py tests/golden/test_golden_folders.py tests/unit/test_structs.py
 SPARK_WORKERS := $(BUILD)/spark-workers/.installed
 SPARK_WORKERS_NEWEST := $(BUILD)/spark-workers-4.2/.installed
 JARS := $(BUILD)/jars/.copied
@@ -53,7 +56,7 @@ PYTEST := -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder
 .DELETE_ON_ERROR:
 # The mixed output of parallel installations is unreadable, and there are few steps.
 .NOTPARALLEL:
-.PHONY: help demo dashboard docs test unit test-3.3 test-2.11 test-spark lint format release-check bench bench-peers simulate mutants faults soak lock setup \
+.PHONY: help demo dashboard docs test unit test-3.3 test-2.11 test-spark test-oldest lint format release-check bench bench-peers simulate mutants faults soak lock setup \
   setup-3.3 setup-2.11 setup-spark jars browser versitygw prometheus registry check clean
 
 help: ## list the targets
@@ -86,6 +89,9 @@ test-spark: setup-spark versitygw ## the end-to-end tests and quick ones of ever
 	@echo "With the newest Spark and $$($(VENV_SPARK)/bin/python --version):"
 	@$(VENV_SPARK)/bin/python $(PYTEST) -m newest_spark -o testpaths="$(SPARK_TESTS)" $(ARGS)$(if $(ARGS), || [ $$? = 5 ])
 	@$(VENV_SPARK)/bin/python $(PYTEST) -m "not newest_spark" -o testpaths="$(PYTHON_TESTS)" $(ARGS)$(if $(ARGS), || [ $$? = 5 ])
+
+test-oldest: $(INSTALLED_OLDEST) ## the golden bucket and folders with the oldest version of each dependency that pyproject.toml allows
+	@$(VENV_OLDEST)/bin/python -m pytest $(OLDEST_TESTS) $(ARGS)
 
 lint: setup-3.3 ## style, types, imports between packages, and names
 	@$(VENV)/bin/ruff check --quiet .
@@ -129,6 +135,9 @@ lock: $(UV) ## resolve the dependencies again and write the locks
 	@echo "Resolving them for both and the newest Spark ..."
 	@$(RESOLVE) --universal requirements/airflow-3.3.in --extra spark --group lineage --output-file requirements/spark-4.2.lock >/dev/null
 	@$(RESOLVE) requirements/airflow-2.11.in --extra spark --output-file requirements/spark-4.2-airflow-2.11.lock >/dev/null
+	@echo "Resolving all dependencies at their oldest allowed versions ..."
+	@$(UV) pip compile $(UV_FLAGS) pyproject.toml --extra iceberg --extra hive requirements/spark-oldest.in requirements/oldest.in \
+	  --resolution lowest-direct --python-version 3.11 --no-annotate --no-header --output-file requirements/oldest.lock >/dev/null
 	@echo "Resolving the requirements of Spark's workers at their oldest allowed versions ..."
 	@$(UV) pip compile $(UV_FLAGS) spark_jobs/requirements.txt --resolution lowest-direct --python-version 3.11 \
 	  --no-annotate --no-header --output-file requirements/spark-workers.lock >/dev/null
@@ -161,7 +170,7 @@ check: ## check the prerequisites of the set-up
 	@sh dev/check.sh python java
 
 clean: ## remove all files that make has created
-	rm -rf $(VENV) $(VENV_2) $(VENV_SPARK) $(BUILD) dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis \
+	rm -rf $(VENV) $(VENV_2) $(VENV_SPARK) $(VENV_OLDEST) $(BUILD) dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis \
 	  artifacts
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -176,13 +185,14 @@ $(UV):
 $(INSTALLED): requirements/airflow-3.3.lock
 $(INSTALLED_2): requirements/airflow-2.11.lock
 $(INSTALLED_SPARK): requirements/spark-4.2.lock
+$(INSTALLED_OLDEST): requirements/oldest.lock
 CHOICE := --python
 $(INSTALLED_SPARK) $(SPARK_WORKERS_NEWEST): CHOICE := --newest-python
 # $(call environment,FOLDER): created again if its Python is another one, or if an upgrade of Python has broken it.
 environment = python="$$(sh dev/check.sh $(CHOICE))"; version='import sys; print(sys.version)'; \
   [ "$$($1/bin/python -c "$$version" 2>/dev/null)" = "$$("$$python" -c "$$version")" ] || \
   "$$python" -m venv --clear --without-pip $1
-$(INSTALLED) $(INSTALLED_2) $(INSTALLED_SPARK): pyproject.toml | $(UV)
+$(INSTALLED) $(INSTALLED_2) $(INSTALLED_SPARK) $(INSTALLED_OLDEST): pyproject.toml | $(UV)
 	@$(call environment,$(@D))
 	@echo "Installing the $$(grep -c == $(filter %.lock,$^)) packages of $(filter %.lock,$^) into $(@D)" \
 	  "(about a minute the first time) ..."
