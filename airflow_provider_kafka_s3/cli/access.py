@@ -25,6 +25,7 @@ from airflow_provider_kafka_s3.inspect.topics import nothing_there, owned_topics
 from airflow_provider_kafka_s3.pipeline import TopicPipeline, open_topic
 from airflow_provider_kafka_s3.reading.source_by_log import SourceByLog
 from airflow_provider_kafka_s3.registry.client import RegistryClient
+from airflow_provider_kafka_s3.registry.settings import RegistrySettings
 from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.storage import bucket as s3_bucket
 from airflow_provider_kafka_s3.storage.credentials import S3Credentials
@@ -69,6 +70,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="ID",
         help="Airflow connection of type http of a schema registry [KAFKA_S3_REGISTRY_CONN_ID]",
     )
+    kafka.add_argument(
+        "--registry-url", metavar="URL", help="URL of a schema registry without login [KAFKA_S3_REGISTRY_URL]"
+    )
 
 
 def add_kafka_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
@@ -104,7 +108,7 @@ class Access:
     @property
     def bucket(self) -> str:
         """Name of the bucket."""
-        bucket = self._option("bucket")
+        bucket = self.option("bucket")
         if not bucket:
             raise ConfigurationError("no bucket is named; use --bucket, or the environment variable KAFKA_S3_BUCKET")
         return bucket
@@ -119,15 +123,15 @@ class Access:
                 f"--aws-conn-id cannot be combined with --{', --'.join(explicit).replace('_', '-')}: the connection "
                 f"has these settings; use either"
             )
-        if connection or (not explicit and (connection := self._option("aws_conn_id"))):
+        if connection or (not explicit and (connection := self.option("aws_conn_id"))):
             from airflow_provider_kafka_s3.airflow import connections
 
             access = read_connection(connection, connections.s3_access, "aws_conn_id")
             return access.settings.for_upload(self.upload), access.credentials
         settings = S3Settings(
-            endpoint_url=self._option("endpoint_url"),
-            region=self._option("region"),
-            ca_bundle=self._option("ca_bundle"),
+            endpoint_url=self.option("endpoint_url"),
+            region=self.option("region"),
+            ca_bundle=self.option("ca_bundle"),
             addressing_style=self._addressing_style,
         )
         return settings.for_upload(self.upload), None
@@ -135,9 +139,9 @@ class Access:
     def glue_access(self, conn_id: str | None, region: str | None) -> tuple[S3Settings, S3Credentials | None]:
         """How Glue is reached, with secrets: by the bucket's connection, or boto3's own chain, if none is named."""
         explicit = any(getattr(self.arguments, name) for name in _S3_OPTIONS)
-        connection = conn_id or (None if explicit and not self.arguments.aws_conn_id else self._option("aws_conn_id"))
+        connection = conn_id or (None if explicit and not self.arguments.aws_conn_id else self.option("aws_conn_id"))
         if not connection:
-            return S3Settings(region=region or self._option("region"), ca_bundle=self._option("ca_bundle")), None
+            return S3Settings(region=region or self.option("region"), ca_bundle=self.option("ca_bundle")), None
         from airflow_provider_kafka_s3.airflow import connections
 
         access = read_connection(connection, lambda named: connections.glue_access(named, region), "aws_conn_id")
@@ -145,7 +149,7 @@ class Access:
 
     @property
     def _addressing_style(self) -> Literal["auto", "path", "virtual"]:
-        style = self._option("addressing_style") or "auto"
+        style = self.option("addressing_style") or "auto"
         if style not in _ADDRESSING_STYLES:
             raise ConfigurationError(
                 f"KAFKA_S3_ADDRESSING_STYLE={style!r} is not known; use {', '.join(_ADDRESSING_STYLES)}"
@@ -155,7 +159,7 @@ class Access:
     @cached_property
     def upload(self) -> Upload:
         """What objects and documents are stored with."""
-        text = self._option("upload")
+        text = self.option("upload")
         if text is None:
             return Upload()
         try:
@@ -187,13 +191,13 @@ class Access:
     @property
     def has_kafka(self) -> bool:
         """Whether an option or a variable names a Kafka cluster."""
-        return any(self._option(name) for name in _KAFKA_WAYS)
+        return any(self.option(name) for name in _KAFKA_WAYS)
 
     @cached_property
     def kafka_config(self) -> dict[str, Any]:
         """Settings of librdkafka, with secrets."""
         named = [name for name in _KAFKA_WAYS if getattr(self.arguments, name)]
-        ways = named or [name for name in _KAFKA_WAYS if self._option(name)]
+        ways = named or [name for name in _KAFKA_WAYS if self.option(name)]
         if len(ways) != 1:
             problem = (
                 "no Kafka cluster is named" if not ways else f"--{' and --'.join(ways).replace('_', '-')} are given"
@@ -201,7 +205,7 @@ class Access:
             raise ConfigurationError(
                 f"{problem}; use one of --kafka-conn-id, --kafka-config and --bootstrap-server, or its variable"
             )
-        value = str(self._option(ways[0]))
+        value = str(self.option(ways[0]))
         if ways[0] == "bootstrap_server":
             return {"bootstrap.servers": value}
         if ways[0] == "kafka_config":
@@ -224,7 +228,7 @@ class Access:
     @property
     def kafka_name(self) -> str:
         """The connection to Kafka, for messages."""
-        named = self._option("kafka_conn_id") if not self.arguments.kafka_config else None
+        named = self.option("kafka_conn_id") if not self.arguments.kafka_config else None
         return "the Kafka options" if named is None else f"the Kafka connection {named!r} (--kafka-conn-id)"
 
     @property
@@ -236,6 +240,7 @@ class Access:
             "bootstrap_server",
             "aws_conn_id",
             "registry_conn_id",
+            "registry_url",
             "upload",
             *_S3_OPTIONS,
         )
@@ -255,9 +260,13 @@ class Access:
 
     @cached_property
     def registry(self) -> RegistryClient | None:
-        """The schema registry, if an option or a variable names its connection."""
-        connection = self._option("registry_conn_id")
-        if not connection:
+        """The schema registry, if an option or a variable names its connection or its address."""
+        url, connection = self.arguments.registry_url, self.arguments.registry_conn_id
+        if url and connection:
+            raise ConfigurationError("--registry-conn-id and --registry-url are given; use one of them")
+        if not connection and (url := url or self.option("registry_url")):
+            return RegistryClient(RegistrySettings(urls=(url.rstrip("/"),)), self.retrier)
+        if not (connection := self.option("registry_conn_id")):
             return None
         from airflow_provider_kafka_s3.airflow import connections
 
@@ -268,7 +277,7 @@ class Access:
     @property
     def has_registry(self) -> bool:
         """Whether an option or a variable names a schema registry."""
-        return bool(self._option("registry_conn_id"))
+        return bool(self.option("registry_conn_id") or self.option("registry_url"))
 
     def require_registry(self) -> RegistryClient:
         """The schema registry.
@@ -277,7 +286,9 @@ class Access:
             ConfigurationError: no option or variable names its connection, or the connection is wrong.
         """
         if self.registry is None:
-            raise ConfigurationError("no schema registry is named; use --registry-conn-id, or its variable")
+            raise ConfigurationError(
+                "no schema registry is named; use --registry-conn-id or --registry-url, or its variable"
+            )
         return self.registry
 
     def topic_pipeline(self, topic: str) -> TopicPipeline:
@@ -347,7 +358,12 @@ class Access:
         topic.require_landed()
         return topic
 
-    def _option(self, name: str) -> str | None:
+    def option(self, name: str) -> str | None:
+        """The value of an option for the bucket, Kafka or the registry; None: neither it nor a default is given.
+
+        Args:
+            name: of the option, with ``_``.
+        """
         return getattr(self.arguments, name) or default_of(name)
 
 

@@ -60,6 +60,7 @@ class Command:
         has_dry_run: whether it has ``--dry-run``.
         is_signed: whether it records who decides, and why.
         has_store: whether it has the options for the bucket and for Kafka.
+        asks: whether it asks on a terminal, where its progress would be in the way.
         add_options: adds its own options.
     """
 
@@ -72,6 +73,7 @@ class Command:
     has_dry_run: bool = True
     is_signed: bool = False
     has_store: bool = True
+    asks: bool = False
     add_options: Callable[[argparse.ArgumentParser], None] = _no_options
 
     def add_to(self, commands: SubParsers) -> None:
@@ -84,7 +86,7 @@ class Command:
             epilog=f"{examples}\n\n{exit_codes(self.findings)}",
             formatter_class=HelpFormatter,
         )
-        parser.set_defaults(run=self.run, command=self.name)
+        parser.set_defaults(run=self.run, command=self.name, asks=self.asks)
         parser.add_argument("--json", action="store_true", help="print JSON on stdout")
         parser.add_argument("--verbose", "-v", action="store_true", help="log progress on stderr")
         if self.topics is None:

@@ -47,7 +47,8 @@ def convert(access: Access) -> Answer:
     arguments = access.arguments
     worker = None if arguments.worker_config is None else Path(arguments.worker_config)
     converted = convert_connector(connector_of(arguments), worker=worker)
-    file = dag_file(converted.parameters, converted.parameters["pipeline"])
+    pipeline = converted.parameters["pipeline"]
+    file = dag_file(converted.parameters, f"It replaces the connector {pipeline!r} of Kafka Connect.")
     return Answer(
         {
             "dag_file": file,

@@ -20,7 +20,7 @@ _NAMES: Final = frozenset(
     {
         *("bucket", "topics_dir", "pipeline", "upload"),
         *("aws_conn_id", "endpoint_url", "region", "ca_bundle", "addressing_style"),
-        *("kafka_conn_id", "kafka_config", "bootstrap_server", "registry_conn_id"),
+        *("kafka_conn_id", "kafka_config", "bootstrap_server", "registry_conn_id", "registry_url"),
         "iceberg_conn_id",
     }
 )

@@ -18,6 +18,7 @@ from airflow_provider_kafka_s3.cli import (
     doctor,
     expire,
     infer,
+    init,
     maintenance,
     metrics,
     repair,
@@ -41,7 +42,7 @@ __all__ = ["main", "parser"]
 log = logging.getLogger(__name__)
 
 _MODULES: Final = (
-    *(status, metrics, ui, verify, cat, table, ddl, infer, replay),
+    *(init, status, metrics, ui, verify, cat, table, ddl, infer, replay),
     *(maintenance, expire, repair, doctor, convert, takeover),
 )
 """Each has its commands, in the order of the help."""
@@ -88,7 +89,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     _log(verbose=arguments.verbose)
     try:
         # Airflow 2 logs to standard output, which is for the output of the command only.
-        with contextlib.redirect_stdout(sys.stderr), progress_on_terminal(f"kafka-s3 {arguments.command}"):
+        shown = contextlib.nullcontext() if arguments.asks else progress_on_terminal(f"kafka-s3 {arguments.command}")
+        with contextlib.redirect_stdout(sys.stderr), shown:
             answer = arguments.run(Access(arguments))
     except KafkaS3Error as e:
         return _fail(e, as_json=arguments.json)

@@ -56,7 +56,7 @@ def _not_checked(access: Access) -> Iterator[Finding]:
         layouts = {topic.log.topic: latest_layout(topic.log) for topic in access.known_topics()}
         needing = sorted(topic for topic, layout in layouts.items() if layout is not None and layout.needs_registry)
     named = f"; these topics have schemas of a registry: {few(needing)}" if needing else ""
-    yield Finding(_CHECK, "unknown", f"not checked{named}; name its connection by --registry-conn-id")
+    yield Finding(_CHECK, "unknown", f"not checked{named}; name it by --registry-conn-id or --registry-url")
 
 
 def _answers(access: Access) -> Iterator[Finding]:

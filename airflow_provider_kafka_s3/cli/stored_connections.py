@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 
-__all__ = ["read_connection"]
+__all__ = ["has_connection", "read_connection"]
 
 _CONTEXT: Final = "_AIRFLOW_PROCESS_CONTEXT"
 _LOGGER: Final = "airflow.models.connection"
@@ -43,6 +43,28 @@ def read_connection(conn_id: str, read: Callable[[str], _Settings], parameter: s
         except AirflowNotFoundException:
             raise ConfigurationError(_not_found(conn_id, parameter)) from None
         return read(conn_id)
+
+
+def has_connection(conn_id: str) -> bool:
+    """Whether Airflow has a connection, which this process may be unable to decrypt.
+
+    Args:
+        conn_id: id of the connection.
+    """
+    from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
+
+    with _reading_the_database():
+        try:
+            BaseHook.get_connection(conn_id)
+        except AirflowNotFoundException:
+            try:
+                _decrypt_stored(conn_id)
+            except _Undecryptable:
+                return True
+            except Exception:  # noqa: BLE001 - a database that cannot be read has no connection for this process
+                return False
+            return False
+        return True
 
 
 @contextlib.contextmanager

@@ -11,9 +11,9 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from airflow_provider_kafka_s3.cli.output import Answer, Line, Style, Table
 from airflow_provider_kafka_s3.documents.codec import printable
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rich.table import Table as RichTable
     from rich.text import Text
 
-__all__ = ["log_handler", "print_answer", "print_error", "progress_on_terminal"]
+__all__ = ["ask", "can_ask", "log_handler", "print_answer", "print_error", "progress_on_terminal"]
 
 _QUIET_SECONDS: Final = 2.0
 """What takes less shows no progress."""
@@ -68,6 +68,40 @@ def print_error(text: str) -> None:
         _console(sys.stderr).print(text, style=_STYLES["bad"], soft_wrap=True)
     else:
         print(text, file=sys.stderr)
+
+
+def can_ask() -> bool:
+    """Whether a person can be asked: standard input and standard error are a terminal."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def ask(question: str, *, choices: Sequence[str] = (), default: str | None = None) -> str:
+    """Ask a person on the terminal until there is an answer. The question is on standard error.
+
+    Args:
+        question: without its mark.
+        choices: what the answer may be; empty: any text.
+        default: answer of an empty line; None: there has to be one.
+
+    Raises:
+        KeyboardInterrupt: the person ends the input.
+    """
+    from rich.prompt import Prompt
+    from rich.text import Text
+
+    # A default of rich is also what it shows behind the question.
+    more: dict[str, Any] = {} if default is None else {"default": default, "show_default": bool(default)}
+    answer = ""
+    try:
+        while not answer:
+            answer = Prompt.ask(
+                Text(question), console=_console(sys.stderr), choices=[*choices] or None, **more
+            ).strip()
+            if default is not None:
+                break
+    except EOFError:
+        raise KeyboardInterrupt from None
+    return answer
 
 
 def log_handler() -> logging.Handler:

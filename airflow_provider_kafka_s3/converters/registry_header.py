@@ -12,7 +12,7 @@ import pyarrow as pa
 from airflow_provider_kafka_s3.arrays import Array, Int64Array, bounds, contents, int64_array
 from airflow_provider_kafka_s3.converters.port import Invalid
 
-__all__ = ["HEADER_SIZE", "REMEDY", "rows_by_schema", "without_header"]
+__all__ = ["HEADER_SIZE", "REMEDY", "other_header", "rows_by_schema", "without_header"]
 
 HEADER_SIZE: Final = 5
 REMEDY: Final = "correct the producer, or use errors='dead_letter' to set such records aside"
@@ -32,7 +32,7 @@ def rows_by_schema(values: Array) -> tuple[Iterator[tuple[int, Int64Array]], lis
         Invalid(
             int(row),
             "the value does not begin with the header of a schema registry: a zero byte and the id of a schema"
-            + _other_header(bytes(contents(values.slice(row, 1))[:_LONGEST])),
+            + other_header(bytes(contents(values.slice(row, 1))[:_LONGEST])),
             REMEDY,
         )
         for row in np.flatnonzero(~has_header).tolist()
@@ -40,8 +40,13 @@ def rows_by_schema(values: Array) -> tuple[Iterator[tuple[int, Int64Array]], lis
     return _rows_by_id(ids, has_header), invalid
 
 
-def _other_header(beginning: bytes) -> str:
-    """What a value seems to begin with, for a reason; empty if that is not known."""
+def other_header(value: bytes) -> str:
+    """What a value seems to begin with, for a reason; empty if that is not known.
+
+    Args:
+        value: at least its first 18 bytes, if it has so many.
+    """
+    beginning = value[:_LONGEST]
     if len(beginning) == _LONGEST and beginning[0] == _MAGIC_OF_GLUE and beginning[1] in _COMPRESSIONS_OF_GLUE:
         return ". It seems to have the header of AWS Glue, whose registry is not supported"
     if len(beginning) >= _WITH_GUID and beginning[0] == _MAGIC_OF_GUID:

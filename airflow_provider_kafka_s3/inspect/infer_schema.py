@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from airflow_provider_kafka_s3.arrays import int64_values
 from airflow_provider_kafka_s3.batch.source import Isolation, Source
@@ -23,7 +23,22 @@ from airflow_provider_kafka_s3.progress import progress
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["InferredSchema", "infer_schema", "sampled_offsets"]
+__all__ = [
+    "NOT_JSON",
+    "OBJECTS",
+    "WITH_HEADER",
+    "InferredSchema",
+    "SampledRecord",
+    "infer_schema",
+    "kind_of_value",
+    "sampled_offsets",
+    "sampled_records",
+]
+
+OBJECTS: Final = "JSON objects"
+NOT_JSON: Final = "bytes that are not JSON"
+WITH_HEADER: Final = "bytes with the header of a schema registry"
+"""What values are, see :func:`kind_of_value`."""
 
 _SAMPLE_BYTES: Final = 256 * 1024 * 1024
 """Bytes of the values of a sample at most."""
@@ -105,8 +120,8 @@ def infer_schema(
     whole = Offsets({p: [(lows[p], highs[p])] for p in partitions if lows[p] < highs[p]})
     offsets = sampled_offsets(whole, records)
     sample = _Sample(topic)
-    for partition, offset, value in _values(source, topic, offsets, isolation):
-        sample.add(partition, offset, value)
+    for record in sampled_records(source, topic, offsets, isolation):
+        sample.add(record)
     sample.require_documents()
     try:
         schema, fields = record_schema(sample.shape, _record_name(topic), logical_types=logical_types)
@@ -139,22 +154,42 @@ def sampled_offsets(whole: Offsets, records: int) -> Offsets:
     return oldest | newest
 
 
-def _values(
-    source: Source, topic: str, offsets: Offsets, isolation: Isolation
-) -> Iterator[tuple[int, int, bytes | None]]:
-    """Partition, offset and value of the records, in the order of partitions and offsets."""
+class SampledRecord(NamedTuple):
+    """A record of a sample.
+
+    Attributes:
+        partition: its Kafka partition.
+        offset: its offset.
+        timestamp: in milliseconds since the epoch, or :data:`~airflow_provider_kafka_s3.arrays.NO_TIMESTAMP`.
+        value: its value.
+    """
+
+    partition: int
+    offset: int
+    timestamp: int
+    value: bytes | None
+
+
+def sampled_records(source: Source, topic: str, offsets: Offsets, isolation: Isolation) -> Iterator[SampledRecord]:
+    """The records of a sample, in the order of partitions and offsets; at most 256 MiB of values.
+
+    Args:
+        source: the Kafka cluster.
+        topic: name of the topic.
+        offsets: those of the sample. Records that retention deletes meanwhile are left out.
+        isolation: level of the reader.
+    """
     ranges = [(p, start, end) for p, of_partition in offsets.items() for start, end in of_partition]
     limit = _SAMPLE_BYTES // max(len(ranges), 1)
     with progress(f"topic {topic}: sample records", total=offsets.count, unit="offset") as advance:
 
-        def read(place: tuple[int, int, int]) -> list[tuple[int, int, bytes | None]]:
+        def read(place: tuple[int, int, int]) -> list[SampledRecord]:
             partition, start, end = place
             batches = source.read(topic, partition, start, end, isolation)
-            rows: list[tuple[int, int, bytes | None]] = []
+            rows: list[SampledRecord] = []
             # What retention deletes in the meantime is not needed: a sample has what it has read.
             with contextlib.suppress(DataLossError):
-                for offset, value in _first_values(batches, limit):
-                    rows.append((partition, offset, value))
+                rows.extend(_first_records(partition, batches, limit))
             advance(end - start)
             return rows
 
@@ -162,17 +197,35 @@ def _values(
             yield from rows
 
 
-def _first_values(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[tuple[int, bytes | None]]:
-    """Offsets and values of the first records, until their values have ``limit`` bytes."""
+def _first_records(partition: int, batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[SampledRecord]:
+    """The first records, until their values have ``limit`` bytes."""
     size = 0
     for batch in batches:
         offsets: list[int] = int64_values(batch.column("offset")).tolist()
-        for offset, column in zip(offsets, batch.column("value"), strict=True):
+        timestamps: list[int] = int64_values(batch.column("timestamp")).tolist()
+        for offset, timestamp, column in zip(offsets, timestamps, batch.column("value"), strict=True):
             value: bytes | None = column.as_py()
-            yield offset, value
+            yield SampledRecord(partition, offset, timestamp, value)
             size += 0 if value is None else len(value)
             if size >= limit:
                 return
+
+
+def kind_of_value(value: bytes) -> tuple[str, Any, str]:
+    """What the bytes of a value are, the document if they are JSON, and why they are no JSON object.
+
+    Args:
+        value: of at least one byte.
+    """
+    try:
+        parsed = document(value)
+    except InvalidJsonError as e:
+        is_registered = value[:1] == _HEADER and len(value) >= _HEADER_SIZE
+        return WITH_HEADER if is_registered else NOT_JSON, None, str(e)
+    if isinstance(parsed, dict):
+        return OBJECTS, parsed, ""
+    kind = "arrays" if isinstance(parsed, list) else "single values (numbers, texts, booleans or null)"
+    return f"JSON {kind}", parsed, "the value is no JSON object"
 
 
 class _Sample:
@@ -193,29 +246,19 @@ class _Sample:
         self._first_other = ""
         self._enveloped = 0
 
-    def add(self, partition: int, offset: int, value: bytes | None) -> None:
+    def add(self, record: SampledRecord) -> None:
         """Look at a record."""
         self.records += 1
-        if not value:
+        if not record.value:
             self.null_values += 1
             return
-        try:
-            parsed = document(value)
-        except InvalidJsonError as e:
-            is_registered = value[:1] == _HEADER and len(value) >= _HEADER_SIZE
-            label = "bytes with the header of a schema registry" if is_registered else "bytes that are not JSON"
-            self._add_other(label, partition, offset, str(e))
-            return
-        if not isinstance(parsed, dict):
-            kind = "arrays" if isinstance(parsed, list) else "single values (numbers, texts, booleans or null)"
-            self._add_other(f"JSON {kind}", partition, offset, "the value is no JSON object")
+        kind, parsed, reason = kind_of_value(record.value)
+        if kind != OBJECTS:
+            self.others[kind] += 1
+            self._first_other = self._first_other or f"partition {record.partition}, offset {record.offset} ({reason})"
             return
         self._enveloped += parsed.keys() == {"schema", "payload"}
         self.shape.add(parsed)
-
-    def _add_other(self, label: str, partition: int, offset: int, reason: str) -> None:
-        self.others[label] += 1
-        self._first_other = self._first_other or f"partition {partition}, offset {offset} ({reason})"
 
     def require_documents(self) -> None:
         """Raise ConfigurationError unless most values are JSON objects without an envelope."""
@@ -231,10 +274,8 @@ class _Sample:
                 f"fields 'schema' and 'payload'); use JsonConverter(schemas_enable=True), which needs no other schema"
             )
         if documents < others:
-            kinds = [
-                f"{label}: {number:,}" for label, number in (*self.others.most_common(), ("JSON objects", documents))
-            ]
-            with_header = "bytes with the header of a schema registry" in self.others
+            kinds = [f"{label}: {number:,}" for label, number in (*self.others.most_common(), (OBJECTS, documents))]
+            with_header = WITH_HEADER in self.others
             remedy = "value_converter='avro', 'protobuf' or 'json_schema'" if with_header else "another value_converter"
             raise ConfigurationError(
                 f"the values of topic {topic!r} are no JSON objects: of {count(self.records, 'record')} there are "

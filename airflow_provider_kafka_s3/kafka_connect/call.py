@@ -22,7 +22,7 @@ from airflow.providers.common.compat.sdk import DAG
 
 with DAG(
     dag_id={dag_id},
-    description={connector},
+    description={description},
     schedule="@hourly",  # how often a batch is landed
     start_date=datetime(2026, 1, 1, tzinfo=UTC),
     catchup=False,
@@ -39,22 +39,23 @@ def python_call(parameters: Mapping[str, Any], operator: str = "KafkaToS3Operato
         parameters: of the operator: plain values, lists, mappings, and values of ``config``.
         operator: its class.
     """
-    return f"{_imports(parameters, operator)}\n\n{_call(parameters, operator)}"
+    return f"{_imports(parameters, operator)}\n\n{_call(parameters, operator, {})}"
 
 
-def dag_file(parameters: Mapping[str, Any], connector: str) -> str:
+def dag_file(parameters: Mapping[str, Any], description: str, comments: Mapping[str, str] | None = None) -> str:
     """The file of a DAG whose only task is the operator, by the hour.
 
     Args:
         parameters: of the operator, with its ``pipeline``, which is the id of the DAG.
-        connector: name of the one that it replaces.
+        description: of the DAG.
+        comments: texts above parameters, by their names.
     """
     operator = "KafkaToS3Operator"
     return _DAG.format(
-        connector=_text(f"It replaces the connector {connector!r} of Kafka Connect."),
+        description=_text(description),
         imports=_imports(parameters, operator),
         dag_id=_text(parameters["pipeline"]),
-        call=textwrap.indent(_call(parameters, operator), "    "),
+        call=textwrap.indent(_call(parameters, operator, comments or {}), "    "),
     )
 
 
@@ -67,9 +68,17 @@ def _imports(parameters: Mapping[str, Any], operator: str) -> str:
     return f"from airflow_provider_kafka_s3 import (\n{listed})"
 
 
-def _call(parameters: Mapping[str, Any], operator: str) -> str:
-    arguments = "".join(f"    {name}={_expression(value, 4 + len(name) + 1)},\n" for name, value in parameters.items())
+def _call(parameters: Mapping[str, Any], operator: str, comments: Mapping[str, str]) -> str:
+    arguments = "".join(
+        f"{_comment(comments.get(name, ''))}    {name}={_expression(value, 4 + len(name) + 1)},\n"
+        for name, value in parameters.items()
+    )
     return f"{operator}(\n{arguments})\n"
+
+
+def _comment(text: str) -> str:
+    lines = textwrap.wrap(text, _WIDTH - 4, break_long_words=False, break_on_hyphens=False)
+    return "".join(f"    # {line}\n" for line in lines)
 
 
 def _classes(value: object) -> Iterator[str]:

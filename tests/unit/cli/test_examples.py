@@ -26,8 +26,10 @@ from tests.unit.cli.conftest import TOPIC, World
 from tests.unit.kafka_connect.connectors import MINIMAL
 
 COMMANDS = [command for module in main._MODULES for command in module.COMMANDS]
-# The checks of doctor are requests to a server: tests/unit/cli/test_doctor.py runs its examples.
-EXAMPLES = [(command, example) for command in COMMANDS if command.name != "doctor" for example in command.examples]
+# The checks of these are requests to a server: test_doctor.py and test_init_command.py run their examples.
+EXAMPLES = [
+    (command, example) for command in COMMANDS if command.name not in ("doctor", "init") for example in command.examples
+]
 LAYOUT = Layout(topics_dir="topics", format=JsonLines())
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from cryptography.fernet import Fernet
 
+from airflow_provider_kafka_s3.cli.stored_connections import has_connection
 from tests.unit.cli.conftest import World
 
 CANARY = "canary-77c1-secret"
@@ -146,3 +147,20 @@ def test_the_login_of_the_database_is_not_shown(
     assert "Airflow's database postgresql+psycopg2://db:5432/meta. Set AIRFLOW_HOME" in output.error
     assert CANARY not in output.out + output.err
     assert "airflow:" not in output.err
+
+
+def test_whether_airflow_has_a_connection_is_known_without_its_key(
+    database: Path, fernet_key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stored, in the environment, or encrypted with another key; a database that cannot be read has none."""
+    store(conn_id="k", conn_type="kafka", extra="{}")
+    store(conn_id="other_key", conn_type="kafka", extra="{}")
+    monkeypatch.setenv("AIRFLOW_CONN_E", '{"conn_type": "kafka"}')
+    with sqlite3.connect(database) as connection:
+        another = Fernet(Fernet.generate_key()).encrypt(b"{}").decode()
+        connection.execute("UPDATE connection SET extra = ? WHERE conn_id = 'other_key'", [another])
+    assert [has_connection(conn_id) for conn_id in ("k", "e", "other_key", "absent")] == [True, True, True, False]
+    with sqlite3.connect(database) as connection:
+        connection.execute("DROP TABLE connection")
+    connection.close()
+    assert not has_connection("k")
