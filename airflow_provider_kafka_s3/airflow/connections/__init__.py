@@ -4,6 +4,7 @@ Hooks of Airflow replace a missing connection by a default: Spark's by YARN, Ama
 Records in the wrong place are worse than a failed task, so here a missing connection is an error.
 """
 
+from airflow_provider_kafka_s3.airflow.connections.described import described_connection, described_settings
 from airflow_provider_kafka_s3.airflow.connections.hive import metastore_access
 from airflow_provider_kafka_s3.airflow.connections.iceberg import catalog_properties
 from airflow_provider_kafka_s3.airflow.connections.kafka import kafka_config, kafka_name, mask_options
@@ -17,6 +18,8 @@ __all__ = [
     "catalog_properties",
     "command_to_add",
     "connection_options",
+    "described_connection",
+    "described_settings",
     "glue_access",
     "kafka_config",
     "kafka_name",
