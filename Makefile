@@ -24,6 +24,7 @@ SPARK_WORKERS := $(BUILD)/spark-workers/.installed
 SPARK_WORKERS_NEWEST := $(BUILD)/spark-workers-4.2/.installed
 JARS := $(BUILD)/jars/.copied
 PEER_JARS := $(BUILD)/peers/.copied
+BENTO := $(BUILD)/bin/bento
 VERSITYGW := $(BUILD)/bin/versitygw
 VERSITYGW_VERSION := v1.8.0
 PROMETHEUS := $(BUILD)/bin/prometheus
@@ -56,7 +57,7 @@ PYTEST := -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder
 .DELETE_ON_ERROR:
 # The mixed output of parallel installations is unreadable, and there are few steps.
 .NOTPARALLEL:
-.PHONY: help demo dashboard docs test unit test-3.3 test-2.11 test-spark test-oldest lint format release-check bench bench-peers simulate mutants faults soak lock setup \
+.PHONY: help demo dashboard docs test unit test-3.3 test-2.11 test-spark test-oldest lint format release-check bench bench-peers bench-crashes simulate mutants faults soak lock setup \
   setup-3.3 setup-2.11 setup-spark jars browser versitygw prometheus registry check clean
 
 help: ## list the targets
@@ -110,8 +111,11 @@ release-check: setup-3.3 setup-spark ## whether the last commit can be released:
 bench: setup-3.3 versitygw ## measure against Spark's own writer; prints a table and JSON
 	@$(RUN) -m tests.benchmark $(ARGS)
 
-bench-peers: setup-3.3 versitygw $(PEER_JARS) ## whole processes beside Spark's writers, a consumer by hand and Kafka Connect (ARGS="--rounds 1")
+bench-peers: setup-3.3 versitygw $(PEER_JARS) $(BENTO) ## whole processes beside Spark's writers, Bento, a consumer by hand and Kafka Connect (ARGS="--rounds 1")
 	@$(RUN) -m tests.benchmark.peers $(ARGS)
+
+bench-crashes: setup-3.3 versitygw $(PEER_JARS) $(BENTO) ## count the records that are there twice after this package, Spark's stream and Bento were killed
+	@$(RUN) -m tests.benchmark.crashes $(ARGS)
 
 simulate: setup-3.3 ## 10,000 seeds of the commit protocol under crashes, races and lost responses
 	@$(RUN) -m tests.protocol.simulate $(ARGS)
@@ -205,6 +209,9 @@ $(VERSITYGW): dev/build_go_program.sh | $(UV)
 
 $(PROMETHEUS): dev/build_go_program.sh | $(UV)
 	@UV=$(UV) sh $< $(BUILD) github.com/prometheus/prometheus/cmd/prometheus $(PROMETHEUS_VERSION)
+
+$(BENTO): dev/bento/go.mod dev/bento/main.go dev/build_go_program.sh | $(UV)
+	@UV=$(UV) sh dev/build_go_program.sh $(BUILD) dev/bento
 
 # Only the requirements of executors: no Airflow, no pyspark, and not this package.
 $(SPARK_WORKERS): requirements/spark-workers.lock | $(UV)

