@@ -374,7 +374,7 @@ MUTATIONS: Final = (
         (
             Edit(
                 f"{BATCH}/incarnation.py",
-                "    reached = highest(view.marker.reached, *(plan.reached for plan in open_plans.values()))\n",
+                "    reached = highest(view.marker.reached, *reached_by.values())\n",
                 "    reached = view.marker.reached\n",
             ),
         ),
@@ -398,17 +398,12 @@ MUTATIONS: Final = (
         (
             Edit(
                 f"{BATCH}/rebuild.py",
-                "    if built.content != entry.content:\n",
-                "    if False:\n",
+                " or built.content != entry.content or (entry.digest and built.digest != entry.digest):\n",
+                ":\n",
             ),
             Edit(
                 f"{BATCH}/rebuild.py",
                 "    if built.size != entry.size:\n",
-                "    if False:\n",
-            ),
-            Edit(
-                f"{BATCH}/rebuild.py",
-                "    if entry.digest and built.digest != entry.digest:\n",
                 "    if False:\n",
             ),
         ),
@@ -420,8 +415,8 @@ MUTATIONS: Final = (
         (
             Edit(
                 f"{BATCH}/rebuild.py",
-                "    if entry.digest and built.digest != entry.digest:\n",
-                "    if False:\n",
+                " or (entry.digest and built.digest != entry.digest):\n",
+                ":\n",
             ),
         ),
         first=30_032,

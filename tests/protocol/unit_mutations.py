@@ -287,7 +287,8 @@ UNIT_MUTATIONS: Final = (
         (
             Edit(
                 f"{_REPLAY}/plan.py",
-                '                self._miss("lost", f"{self.log.store.url(entry.key)} was accepted as lost")\n'
+                '                self._miss("lost", f"{self.log.store.url(entry.key)} '
+                '{self._why_lost(plan.batch, entry)}")\n'
                 "                continue\n",
                 "                continue\n",
             ),
@@ -301,8 +302,8 @@ UNIT_MUTATIONS: Final = (
         (
             Edit(
                 f"{_REPLAY}/plan.py",
-                "        if gone := self.selection.among(lost):\n",
-                "        if self.selection.offsets is None and (gone := self.selection.among(lost)):\n",
+                "        if accepted := lost - expired:\n",
+                "        if selection.offsets is None and (accepted := lost - expired):\n",
             ),
         ),
         test=f"{_UNIT}/replay/test_planning.py::test_offsets_that_were_accepted_as_lost_are_named",
@@ -796,8 +797,8 @@ UNIT_MUTATIONS: Final = (
         (
             Edit(
                 f"{PACKAGE}/inspect/status.py",
-                "known = marker.covered | marker.debt | view.claims",
-                "known = marker.covered | view.claims",
+                "known = covered | debt | claims",
+                "known = covered | claims",
             ),
         ),
         test=f"{_UNIT}/batch/test_inspection.py::test_debt_and_claims_between_landed_offsets_are_no_gaps_in_the_status",
@@ -808,8 +809,8 @@ UNIT_MUTATIONS: Final = (
         (
             Edit(
                 f"{PACKAGE}/inspect/status.py",
-                "known = marker.covered | marker.debt | view.claims",
-                "known = marker.covered | marker.debt",
+                "known = covered | debt | claims",
+                "known = covered | debt",
             ),
         ),
         test=f"{_UNIT}/batch/test_inspection.py::test_debt_and_claims_between_landed_offsets_are_no_gaps_in_the_status",
