@@ -7,7 +7,9 @@ new starts no JVM.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import importlib.metadata
+import importlib.util
 import json
 import os
 import shutil
@@ -15,6 +17,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +25,7 @@ from typing import Any, Final
 
 from dev.java import find_java
 
-__all__ = ["AVRO_JARS", "SPARK_JARS", "AirflowHome", "DagRun", "spark_defaults"]
+__all__ = ["AVRO_JARS", "SPARK_JARS", "AirflowHome", "DagRun", "spark_defaults", "spark_with_connector"]
 
 _SPARK: Final = ".".join(importlib.metadata.version("pyspark").split(".")[:2])
 SPARK_JARS: Final = Path(__file__).resolve().parent.parent / ".build" / "jars" / f"spark-{_SPARK}"
@@ -38,7 +41,7 @@ _CLASS_ARCHIVES: Final = SPARK_JARS.parent.parent / "class-archives"
 
 _JAVA: Final = """#!/bin/sh
 case "$*" in
-  *VerifySharedSpaces*) ;;  # checks an archive that a job has made
+  *VerifySharedSpaces*|*ArchiveClassesAtExit*-version) ;;  # looks whether archives can be made, or used
   *) echo "$(printf '%s ' "$@" | tr '\\n' ' ')" >>'{starts}' ;;
 esac
 exec '{java}' -XX:TieredStopAtLevel=1 -XX:+UseSerialGC "$@"
@@ -66,6 +69,8 @@ class DagRun:
 def spark_defaults(folder: Path, jars: Path = SPARK_JARS) -> dict[str, str]:
     """Environment of a worker whose Spark has the Kafka connector by its own settings, so that no DAG names it.
 
+    With these settings on its class path, Java can share no classes: see :func:`spark_with_connector`.
+
     Args:
         folder: folder for the settings; it may exist.
         jars: folder of the connector.
@@ -74,6 +79,29 @@ def spark_defaults(folder: Path, jars: Path = SPARK_JARS) -> dict[str, str]:
     named = ",".join(map(str, sorted(jars.glob("*.jar"))))
     (folder / "spark-defaults.conf").write_text(f"spark.jars {named}\n")
     return {"SPARK_CONF_DIR": str(folder)}
+
+
+def spark_with_connector() -> dict[str, str]:
+    """Environment of a worker whose Spark has the Kafka connector among its own jars, so that no DAG names it.
+
+    The Spark is that of this environment, by links. All who use it share one archive of its classes.
+    """
+    pyspark = Path(importlib.util.find_spec("pyspark").submodule_search_locations[0])  # type: ignore[union-attr, index]
+    jars = [*sorted((pyspark / "jars").glob("*.jar")), *sorted(SPARK_JARS.glob("*.jar"))]
+    digest = hashlib.sha256("\n".join(map(str, jars)).encode()).hexdigest()[:16]
+    home = SPARK_JARS.parent.parent / "spark-homes" / digest
+    if not home.exists():
+        home.parent.mkdir(exist_ok=True)
+        new = Path(tempfile.mkdtemp(dir=home.parent))
+        (new / "jars").mkdir()
+        for jar in jars:
+            (new / "jars" / jar.name).symlink_to(jar)
+        for path in pyspark.iterdir():
+            if path.name != "jars":
+                (new / path.name).symlink_to(path)
+        with contextlib.suppress(OSError):  # another process was faster
+            new.rename(home)
+    return {"SPARK_HOME": str(home)}
 
 
 class AirflowHome:

@@ -29,7 +29,7 @@ import httpx
 
 from dev import flights
 from dev.airflow_connections import connection_variables, kafka_connection, s3_connection
-from dev.airflow_home import AirflowHome, DagRun, spark_defaults
+from dev.airflow_home import AirflowHome, DagRun, spark_with_connector
 from dev.airflow_servers import AirflowServers
 from dev.iceberg_catalog import IcebergCatalog
 from dev.kafka_broker import KafkaBroker
@@ -119,7 +119,7 @@ class Demo:
             buckets = {"FLIGHTS_BUCKET": BUCKET, "KAFKA_TO_S3_BUCKET": BUCKET}
             stores = json.dumps([{"bucket": BUCKET, "kafka_conn_id": "kafka_default"}])
             page = {"AIRFLOW__KAFKA_S3__STORES": stores}
-            settings = {**buckets, **page, **spark_defaults(folder / "spark"), **self._connections()}
+            settings = {**buckets, **page, **spark_with_connector(), **self._connections()}
             self.airflow = AirflowHome(folder, DAGS, environment=settings)
             self.airflow.migrate()
 

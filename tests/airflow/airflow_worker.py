@@ -5,9 +5,11 @@ Airflow takes seconds to start; this way it starts once for all tests. Everythin
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
@@ -20,7 +22,22 @@ def run(command: dict[str, Any]) -> dict[str, Any]:
 
     The command: ``{"dag_id", "date", "conf", "environment"}``, and ``"parameters"`` of the operator or ``"folder"``.
     """
-    os.environ.update(command["environment"])
+    with _environment(command["environment"]):
+        return _run(command)
+
+
+@contextlib.contextmanager
+def _environment(variables: dict[str, str]) -> Iterator[None]:
+    before = dict(os.environ)
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def _run(command: dict[str, Any]) -> dict[str, Any]:
     dag = _dag_of_folder(command) if "folder" in command else _dag_of_one_operator(command)
     date = datetime.fromisoformat(command["date"]) if command["date"] else datetime.now(UTC)
     test = _test_on_2 if version("apache-airflow").startswith("2.") else _test_on_3

@@ -178,7 +178,7 @@ class Worker(Startable):
             dag_id: None: a new DAG.
             date: its logical date, for data intervals; None: now, without an interval.
             conf: configuration of the run.
-            environment: variables, from now on.
+            environment: variables of this run.
             spark_conf: the operator's parameter ``conf``.
             parameters: parameters of the operator, in addition to those that most tests need.
         """
@@ -215,7 +215,7 @@ class Worker(Startable):
             folder: with DAG files.
             dag_id: which.
             date: its logical date; None: now.
-            environment: variables, from now on; those that the files read are read anew.
+            environment: variables of this run; those that the files read are read anew.
         """
         command = {"folder": str(folder), "dag_id": dag_id, "date": date, "conf": None}
         result, log, starts = self._send({**command, "environment": environment or {}})

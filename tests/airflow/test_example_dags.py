@@ -21,7 +21,7 @@ from airflow_provider_kafka_s3.tables.iceberg.catalog import open_catalog
 from airflow_provider_kafka_s3.testing.invariants import check_bucket, check_unchanged, read_source, snapshot
 from dev import flights
 from dev.airflow_connections import connection_variables
-from dev.airflow_home import spark_defaults
+from dev.airflow_home import spark_with_connector
 from dev.iceberg_catalog import IcebergCatalog
 from dev.kafka_broker import Message
 from dev.schema_registry import SchemaRegistry
@@ -123,12 +123,12 @@ def test_the_dags_of_the_documentation_are_parsed(airflow_home: AirflowHome, tmp
 
 
 @pytest.fixture
-def example(worker: Worker, tmp_path: Path) -> Callable[..., DagRun]:
-    """Run an example, all its tasks: ``example(dag_id, date)``. Spark's own settings bring the Kafka connector.
+def example(worker: Worker) -> Callable[..., DagRun]:
+    """Run an example, all its tasks: ``example(dag_id, date)``. Spark's own folder has the Kafka connector.
 
     Keywords are more variables of the environment.
     """
-    settings = {"KAFKA_TO_S3_BUCKET": BUCKET, **spark_defaults(tmp_path / "spark")}
+    settings = {"KAFKA_TO_S3_BUCKET": BUCKET, **spark_with_connector()}
 
     def run(dag_id: str, date: datetime | None = None, **more: str) -> DagRun:
         done = worker.run_dag(

@@ -14,6 +14,8 @@ import pytest
 
 from tests.packaging.conftest import OURS, ROOT
 
+pytestmark = pytest.mark.any_airflow
+
 OPTIONAL: Final = {
     "pyspark": "the extra `spark`: a driver may run from a Spark of its own",
     "py4j": "comes with pyspark, which requires it",

@@ -106,7 +106,6 @@ def landed(spark: SparkSession, s3_server: S3Server, kafka_broker: KafkaBroker) 
         case.pipeline.close()
 
 
-@pytest.mark.newest_spark
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_every_record_is_in_one_object(landed: Mapping[str, Landed], name: str) -> None:
     """Of its topic, with the bytes that were produced."""
@@ -116,7 +115,6 @@ def test_every_record_is_in_one_object(landed: Mapping[str, Landed], name: str) 
     assert found == [value(n) for n in range(COUNT)]
 
 
-@pytest.mark.newest_spark
 def test_records_are_in_the_folders_of_a_field_and_of_the_hour_of_another(landed: Mapping[str, Landed]) -> None:
     """Whatever characters the value has, and whatever the order of the times."""
     for (country, *hour), _, records in landed["chain"].files():
@@ -126,7 +124,6 @@ def test_records_are_in_the_folders_of_a_field_and_of_the_hour_of_another(landed
             assert "/".join(hour) == f"{at:year=%Y/month=%m/day=%d/hour=%H}"
 
 
-@pytest.mark.newest_spark
 def test_values_that_differ_in_case_share_a_folder_in_lower_case(landed: Mapping[str, Landed]) -> None:
     """Each partition has one object for both; nothing else is merged."""
     folders: dict[str, set[str | None]] = {}
@@ -138,14 +135,12 @@ def test_values_that_differ_in_case_share_a_folder_in_lower_case(landed: Mapping
     assert len(folders) == len(COUNTRIES) - 3
 
 
-@pytest.mark.newest_spark
 def test_records_are_in_the_folders_of_their_keys(landed: Mapping[str, Landed]) -> None:
     """Keys that are no text, empty ones and null, too."""
     for (folder,), _, records in landed["key"].files():
         assert {key(record["n"]) for record in records} == {read(folder, "key")}
 
 
-@pytest.mark.newest_spark
 def test_files_have_the_names_of_the_template(landed: Mapping[str, Landed]) -> None:
     """With the partition and the first offset of their records, in the folders of two fields."""
     case = landed["template"]

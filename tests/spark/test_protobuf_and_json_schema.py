@@ -65,7 +65,6 @@ def landed(
         each.close()
 
 
-@pytest.mark.newest_spark
 @pytest.mark.parametrize("case", CASES, ids="-".join)
 def test_every_value_is_landed_once_or_set_aside(landed: Landed, case: tuple[str, str]) -> None:
     """Read by fastavro, pyarrow and json, and compared with Kafka; each dead letter has its reason."""
