@@ -38,6 +38,7 @@ OUTPUTS: Final[Mapping[str, str]] = {
 """The test that compares an output, by its page and the first words of the block."""
 
 ILLUSTRATIONS: Final[Mapping[str, str]] = {
+    "README.md: s3://lake": "some keys of a bucket, whose forms tests/vectors and tests/golden hold",
     "docs/clusters.md: 8 tasks ran": "shortened: versions and paths of a machine; tests/spark compares its form",
     "docs/design/architecture.md: operators": "a drawing of the layers, which `lint-imports` checks",
     "docs/design/tables.md: load the table": "the steps of the protocol, in words",
