@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import shutil
@@ -53,30 +54,30 @@ def test_a_topic_is_landed_run_by_run_from_latest_to_a_new_partition(
     """
     topic = make_topic(2)
     produce(topic, [{"before": 1}])
-    # With files in the folder of Spark's settings, which an earlier test has set, Java makes no archive.
-    archives = {"AIRFLOW__KAFKA_S3__CLASS_ARCHIVES": str(tmp_path), "SPARK_CONF_DIR": ""}
-    first = worker.run(topics=topic, starting_offsets="latest", environment=archives)
+    archives = {"AIRFLOW__KAFKA_S3__CLASS_ARCHIVES": str(tmp_path)}
+    run = functools.partial(worker.run, topics=topic, starting_offsets="latest", environment=archives)
+    first = run()
     assert first.succeeded, first.log
     assert (first.returned or {})["status"] == "empty"
     assert first.java_starts == 0
 
     produce(topic, [{"n": 1}, {"n": 2}])
     produce(topic, [{"n": 3}], partition=1)
-    second = worker.run(topics=topic, starting_offsets="latest")
+    second = run()
     assert second.succeeded, second.log
     assert offsets(second, topic) == {"0": [[1, 3]], "1": [[0, 1]]}
     assert second.java_starts > 0
     assert check(topic).records == 3
 
     before = snapshot(store)
-    third = worker.run(topics=topic, starting_offsets="latest")
+    third = run()
     assert third.succeeded, third.log
     assert ((third.returned or {})["status"], third.java_starts) == ("empty", 0)
     check_unchanged(before, snapshot(store))
 
     kafka_broker.add_partitions(topic, 3)
     produce(topic, [{"n": 4}], partition=2)
-    fourth = worker.run(topics=topic, starting_offsets="latest")
+    fourth = run()
     assert fourth.succeeded, fourth.log
     assert offsets(fourth, topic) == {"2": [[0, 1]]}
     assert any(f"-XX:SharedArchiveFile={tmp_path}/spark-" in c for c in worker.home.java_commands)
@@ -242,7 +243,7 @@ def test_a_missing_connector_is_terminal_and_names_the_package(
     topic = make_topic(1)
     produce(topic, [{"n": 1}])
     class_path = {"spark.driver.extraClassPath": "/nowhere/*"}
-    run = worker.run(topics=topic, jars=None, spark_conf=class_path, environment={"SPARK_CONF_DIR": ""})
+    run = worker.run(topics=topic, jars=None, spark_conf=class_path)
     assert not run.succeeded
     assert "AirflowFailException" in run.log
     assert re.search(r"ConfigurationError: .*packages='org\.apache\.spark:spark-sql-kafka-0-10_2\.13:4\.", run.log)
@@ -262,7 +263,7 @@ def test_a_task_without_connector_settings_downloads_the_connector_of_its_spark(
     topic = make_topic(1)
     produce(topic, [{"n": n} for n in range(3)])
     conf = {"spark.jars.ivySettings": str(settings), "spark.jars.ivy": str(tmp_path / "cache")}
-    run = worker.run(topics=topic, jars=None, spark_conf=conf, environment={"SPARK_CONF_DIR": ""})
+    run = worker.run(topics=topic, jars=None, spark_conf=conf)
     assert run.succeeded, run.log
     assert check(topic).records == 3
 
