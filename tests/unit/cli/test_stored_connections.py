@@ -7,6 +7,7 @@ import os
 import shlex
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -109,9 +110,8 @@ def test_the_error_of_a_missing_connection_names_the_places_that_were_searched(
 
 def test_a_database_that_is_not_initialised_is_named(world: World, opened: dict[str, Any], database: Path) -> None:
     """With the reason, and without a traceback."""
-    with sqlite3.connect(database) as connection:
+    with closing(sqlite3.connect(database)) as connection, connection:
         connection.execute("DROP TABLE connection")
-    connection.close()
     output = world.on_topic("status", "--kafka-conn-id", "k")
     assert output.code == 2
     assert f"Airflow's database sqlite:///{database} cannot be read" in output.error
@@ -156,11 +156,10 @@ def test_whether_airflow_has_a_connection_is_known_without_its_key(
     store(conn_id="k", conn_type="kafka", extra="{}")
     store(conn_id="other_key", conn_type="kafka", extra="{}")
     monkeypatch.setenv("AIRFLOW_CONN_E", '{"conn_type": "kafka"}')
-    with sqlite3.connect(database) as connection:
-        another = Fernet(Fernet.generate_key()).encrypt(b"{}").decode()
+    another = Fernet(Fernet.generate_key()).encrypt(b"{}").decode()
+    with closing(sqlite3.connect(database)) as connection, connection:
         connection.execute("UPDATE connection SET extra = ? WHERE conn_id = 'other_key'", [another])
     assert [has_connection(conn_id) for conn_id in ("k", "e", "other_key", "absent")] == [True, True, True, False]
-    with sqlite3.connect(database) as connection:
+    with closing(sqlite3.connect(database)) as connection, connection:
         connection.execute("DROP TABLE connection")
-    connection.close()
     assert not has_connection("k")
