@@ -145,8 +145,8 @@ def choose_format(
     if used is None and as_json:
         if sample.enveloped != values:
             raise ConfigurationError(
-                f"--format {kind} needs a schema, and the values are JSON without one; use --format json, or make the "
-                f"schema by `kafka-s3 infer-schema --topic {sample.topic}` and give it to the operator "
+                f"--format {kind} needs a schema, and the values of topic {sample.topic!r} are JSON without one; use "
+                f"--format json, or make the schema by the command infer-schema and give it to the operator "
                 f"(docs/formats.md#json-with-a-schema)"
             )
         return FormatChoice(format_, config.JsonConverter(schemas_enable=True), reason)

@@ -312,7 +312,7 @@ def test_json_with_its_schema_may_be_parquet(newcomer: Newcomer) -> None:
     assert task_of().value_converter == JsonConverter(schemas_enable=True)
     newcomer.fill(b'{"a": 1}')
     output = newcomer.init("--format", "parquet", "--overwrite")
-    assert (output.code, "kafka-s3 infer-schema --topic orders" in output.error) == (2, True)
+    assert (output.code, "make the schema by the command infer-schema" in output.error) == (2, True)
 
 
 def test_an_empty_topic_needs_a_format(newcomer: Newcomer) -> None:
