@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib.metadata
-import importlib.util
 import json
 import os
 import shutil
@@ -23,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from airflow_provider_kafka_s3.submit.spark_command import pyspark_home
 from dev.java import find_java
 
 __all__ = ["AVRO_JARS", "SPARK_JARS", "AirflowHome", "DagRun", "spark_defaults", "spark_with_connector"]
@@ -86,7 +86,8 @@ def spark_with_connector() -> dict[str, str]:
 
     The Spark is that of this environment, by links. All who use it share one archive of its classes.
     """
-    pyspark = Path(importlib.util.find_spec("pyspark").submodule_search_locations[0])  # type: ignore[union-attr, index]
+    pyspark = pyspark_home()
+    assert pyspark is not None, "it is in every environment of this project"
     jars = [*sorted((pyspark / "jars").glob("*.jar")), *sorted(SPARK_JARS.glob("*.jar"))]
     digest = hashlib.sha256("\n".join(map(str, jars)).encode()).hexdigest()[:16]
     home = SPARK_JARS.parent.parent / "spark-homes" / digest

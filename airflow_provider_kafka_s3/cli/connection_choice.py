@@ -27,12 +27,6 @@ DEFAULT_IDS: Final = {
     "registry_conn_id": "registry_default",
     "spark_conn_id": "spark_default",
 }
-_LABELS: Final = {
-    "kafka_conn_id": "kafka",
-    "aws_conn_id": "aws",
-    "registry_conn_id": "registry",
-    "spark_conn_id": "spark",
-}
 _S3_OPTIONS: Final = ("endpoint_url", "region", "ca_bundle", "addressing_style")
 
 
@@ -164,7 +158,7 @@ def _named(access: Access, parameter: str, *others: str) -> str | None:
 
 def _fitting(parameter: str, pipeline: str, fits: Callable[[str], bool], arguments: str) -> ConnectionChoice:
     """The first of the two ids whose connection fits, or does not exist."""
-    own = f"{pipeline}_{_LABELS[parameter]}"
+    own = f"{pipeline}_{parameter.removesuffix('_conn_id')}"
     for conn_id in (DEFAULT_IDS[parameter], own):
         comment = f"{DEFAULT_IDS[parameter]!r} exists, and has other settings" if conn_id == own else ""
         if not has_connection(conn_id):

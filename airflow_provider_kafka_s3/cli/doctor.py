@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 from pathlib import Path
 from typing import Final
 
@@ -32,13 +33,12 @@ def doctor(access: Access) -> Answer:
     path: str | None = getattr(access.arguments, "report", None)
     if path is not None and path != _STDOUT and Path(path).exists():
         raise ConfigurationError(f"--report {path} exists; name another file. Nothing was checked")
-    if path is None:
-        findings = _findings(access)
-    else:
+    findings: list[Finding] = []
+    for name, check in {"store": check_store, "kafka": check_kafka, "schema registry": check_registry}.items():
+        run = functools.partial(check, access)
         # A report is needed above all where the options are wrong.
-        parts = {"store": check_store, "kafka": check_kafka, "schema registry": check_registry}
-        findings = [f for name, check in parts.items() for f in guarded(name, lambda: check(access))]  # noqa: B023
-        findings += check_machine(access.arguments.jars)
+        findings += run() if path is None else guarded(name, run)
+    findings += check_machine(access.arguments.jars)
     lines = [line for finding in findings for line in _lines(finding)]
     code = FINDINGS if any(finding.level == "error" for finding in findings) else OK
     data = {"findings": [vars(finding) for finding in findings]}
@@ -54,15 +54,6 @@ def doctor(access: Access) -> Answer:
         raise ConfigurationError(f"--report {path} cannot be written ({e.strerror})") from e
     written = Line(f"{path} was written. It has no secrets, but names of hosts, buckets and topics: read it", "good")
     return Answer({**data, "report": path}, [*lines, written], code)
-
-
-def _findings(access: Access) -> list[Finding]:
-    return [
-        *check_store(access),
-        *check_kafka(access),
-        *check_registry(access),
-        *check_machine(access.arguments.jars),
-    ]
 
 
 def _lines(finding: Finding) -> list[Line]:

@@ -10,7 +10,7 @@ import platform
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,6 +34,7 @@ _OPTIONS: Final = (
     *("bucket", "topics_dir", "pipeline", "topic", "aws_conn_id", "endpoint_url", "region", "addressing_style"),
     *("upload", "kafka_conn_id", "bootstrap_server", "registry_conn_id", "registry_url", "dry_run", "jars"),
 )
+_URLS: Final = {"endpoint_url", "registry_url"}
 _SECRET_VARIABLES: Final = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ACCESS_KEY_ID")
 _LAST: Final = 5
 """Batches of a topic."""
@@ -113,10 +114,11 @@ def _settings(access: Access) -> dict[str, Any]:
     from airflow_provider_kafka_s3.airflow.connections import described_settings
 
     options = {name: getattr(access.arguments, name) for name in _OPTIONS if getattr(access.arguments, name, None)}
+    for name in options.keys() & _URLS:
+        # It may have a login.
+        options[name] = described_settings({"endpoint_url": options[name]})["endpoint_url"]
     settings: dict[str, Any] = {
-        # Addresses may have a login.
-        "options": options
-        | {n: described_settings({"endpoint_url": options[n]})["endpoint_url"] for n in _urls(options)},
+        "options": options,
         "connections": {name: _connection(access, name) for name in DEFAULT_IDS},
         "airflow": {
             "executor": conf.get("core", "executor", fallback=None),
@@ -127,10 +129,6 @@ def _settings(access: Access) -> dict[str, Any]:
     if access.option("kafka_config"):
         settings["kafka_config"] = _attempt(lambda: described_settings(access.kafka_config))
     return settings
-
-
-def _urls(options: dict[str, Any]) -> Iterator[str]:
-    yield from (name for name in ("endpoint_url", "registry_url") if name in options)
 
 
 def _connection(access: Access, parameter: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from airflow_provider_kafka_s3.arrays import Array, Int64Array, bounds, contents, int64_array
 from airflow_provider_kafka_s3.converters.port import Invalid
 
-__all__ = ["HEADER_SIZE", "REMEDY", "other_header", "rows_by_schema", "without_header"]
+__all__ = ["HEADER_SIZE", "REMEDY", "other_header", "rows_by_schema", "schema_id", "without_header"]
 
 HEADER_SIZE: Final = 5
 REMEDY: Final = "correct the producer, or use errors='dead_letter' to set such records aside"
@@ -38,6 +38,13 @@ def rows_by_schema(values: Array) -> tuple[Iterator[tuple[int, Int64Array]], lis
         for row in np.flatnonzero(~has_header).tolist()
     ]
     return _rows_by_id(ids, has_header), invalid
+
+
+def schema_id(value: bytes) -> int | None:
+    """The id in the header of a value; None: it has no header."""
+    if len(value) < HEADER_SIZE or value[0] != _MAGIC:
+        return None
+    return int.from_bytes(value[1:HEADER_SIZE], "big")
 
 
 def other_header(value: bytes) -> str:

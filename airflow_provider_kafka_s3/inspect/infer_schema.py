@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from airflow_provider_kafka_s3.arrays import int64_values
 from airflow_provider_kafka_s3.batch.source import Isolation, Source
 from airflow_provider_kafka_s3.converters.json_scalar import InvalidJsonError, document
+from airflow_provider_kafka_s3.converters.registry_header import schema_id
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.documents.plan import fair_share
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, DataLossError
@@ -43,9 +44,6 @@ WITH_HEADER: Final = "bytes with the header of a schema registry"
 _SAMPLE_BYTES: Final = 256 * 1024 * 1024
 """Bytes of the values of a sample at most."""
 _READS_AT_ONCE: Final = 8
-_HEADER: Final = b"\0"
-"""First byte of values with the header of a schema registry."""
-_HEADER_SIZE: Final = 5
 
 
 @dataclass(frozen=True)
@@ -220,8 +218,7 @@ def kind_of_value(value: bytes) -> tuple[str, Any, str]:
     try:
         parsed = document(value)
     except InvalidJsonError as e:
-        is_registered = value[:1] == _HEADER and len(value) >= _HEADER_SIZE
-        return WITH_HEADER if is_registered else NOT_JSON, None, str(e)
+        return NOT_JSON if schema_id(value) is None else WITH_HEADER, None, str(e)
     if isinstance(parsed, dict):
         return OBJECTS, parsed, ""
     kind = "arrays" if isinstance(parsed, list) else "single values (numbers, texts, booleans or null)"

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from airflow_provider_kafka_s3.arrays import NO_TIMESTAMP
 from airflow_provider_kafka_s3.batch.source import Isolation, Source
-from airflow_provider_kafka_s3.converters.registry_header import HEADER_SIZE, other_header
+from airflow_provider_kafka_s3.converters.registry_header import other_header, schema_id
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.inspect.infer_schema import (
     NOT_JSON,
@@ -114,8 +114,8 @@ def sample_topic(
             continue
         kind, document, _ = kind_of_value(record.value)
         kinds[kind] += 1
-        if kind == WITH_HEADER:
-            schema_ids[int.from_bytes(record.value[1:HEADER_SIZE], "big")] += 1
+        if kind == WITH_HEADER and (named := schema_id(record.value)) is not None:
+            schema_ids[named] += 1
         elif kind == NOT_JSON:
             numbers["with_line_breaks"] += b"\n" in record.value
             header = header or other_header(record.value)
