@@ -46,6 +46,8 @@ _OPEN_BYTES: Final = 32 * 1024 * 1024
 """Bytes of a request of each object that is open at the same time, all together."""
 _LEAST: Final = 64 * 1024
 """Bytes of a request at least."""
+_JOINED_BYTES: Final = 256 * 1024
+"""Bytes of the records of small batches from which on no other one is joined with them."""
 _DIVISIBLE: Final = pa.field(DIVISIBLE, pa.bool_(), nullable=False)
 
 
@@ -108,7 +110,32 @@ def read_pieces(pieces: Sequence[Piece], wanted: Wanted) -> Iterator[pa.RecordBa
         pieces: of one Kafka partition.
         wanted: what batches have.
     """
-    pieces = sorted(pieces, key=lambda piece: piece.place)
+    return _joined(_in_place(sorted(pieces, key=lambda piece: piece.place), wanted))
+
+
+def _joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same records, those of small batches of one schema together: each costs the encoder milliseconds."""
+    waiting: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        if waiting and (size >= _JOINED_BYTES or not batch.schema.equals(waiting[0].schema, check_metadata=True)):
+            yield from _one(waiting)
+            waiting, size = [], 0
+        waiting.append(batch)
+        size += batch.nbytes
+    yield from _one(waiting)
+
+
+def _one(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """Batches as one; none if there are none."""
+    if len(batches) <= 1:
+        return batches
+    joined: list[pa.RecordBatch] = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return joined
+
+
+def _in_place(pieces: Sequence[Piece], wanted: Wanted) -> Iterator[pa.RecordBatch]:
+    """See :func:`read_pieces`; pieces are in the order of their places."""
     with ReadAhead((piece.objects, piece.entry) for piece in pieces) as ahead:
         for chain in _chains(pieces):
             request = min(max(_OPEN_BYTES // len(chain), _LEAST), REQUEST)
