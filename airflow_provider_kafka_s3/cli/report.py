@@ -8,16 +8,15 @@ import json
 import os
 import platform
 import re
-import shutil
 import subprocess
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider_kafka_s3.cli.connection_choice import DEFAULT_IDS
 from airflow_provider_kafka_s3.cli.stored_connections import has_connection, read_connection
 from airflow_provider_kafka_s3.documents.codec import builtins
 from airflow_provider_kafka_s3.exceptions import KafkaS3Error, message_of
+from airflow_provider_kafka_s3.submit.spark_command import find_java
 
 if TYPE_CHECKING:
     from airflow_provider_kafka_s3.cli.access import Access
@@ -97,8 +96,7 @@ def _versions() -> dict[str, str]:
 
 
 def _java() -> str:
-    home = os.environ.get("JAVA_HOME")
-    command = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    command = find_java(os.environ)
     if command is None:
         return "none"
     try:

@@ -16,7 +16,6 @@ import logging
 import os
 import re
 import shlex
-import shutil
 import stat
 import subprocess
 import time
@@ -29,7 +28,7 @@ from typing import Final
 from airflow_provider_kafka_s3.exceptions import ConfigurationError
 from airflow_provider_kafka_s3.private_paths import require_private
 from airflow_provider_kafka_s3.spark.conf import SMALL_JOB
-from airflow_provider_kafka_s3.submit.spark_command import environment_of, spark_conf_folder, spark_home
+from airflow_provider_kafka_s3.submit.spark_command import environment_of, find_java, spark_conf_folder, spark_home
 
 log = logging.getLogger(__name__)
 
@@ -208,7 +207,7 @@ def class_archive(
         ConfigurationError: the path has characters that cannot be passed to Java.
     """
     folder, environment = Path(folder), environment_of(env)
-    home, java = spark_home(command, environment), _java(environment)
+    home, java = spark_home(command, environment), find_java(environment)
     if home is None or java is None:
         return None
     # Spark's scripts split their options as a shell does, and leave no way to quote every character. Java splits paths.
@@ -277,13 +276,6 @@ def _try(archive: ClassArchive, options: list[str]) -> None:
 
 def _run(command: list[str], environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace", check=False)
-
-
-def _java(environment: Mapping[str, str]) -> Path | None:
-    if home := environment.get("JAVA_HOME"):
-        return Path(home, "bin", "java").resolve()
-    executable = shutil.which("java", path=environment.get("PATH"))
-    return None if executable is None else Path(executable).resolve()
 
 
 def _class_path(home: Path, environment: Mapping[str, str], extra: str) -> Iterator[Path]:

@@ -16,6 +16,7 @@ from airflow_provider_kafka_s3.exceptions import ConfigurationError
 
 __all__ = [
     "environment_of",
+    "find_java",
     "find_spark_submit",
     "local_master",
     "pyspark_home",
@@ -136,6 +137,14 @@ def require_client_deploy_mode(*modes: object) -> None:
         )
 
 
+def find_java(environment: Mapping[str, str]) -> Path | None:
+    """The path of ``java`` as Spark's scripts find it; that of ``JAVA_HOME`` may not exist. None: there is none."""
+    if home := environment.get("JAVA_HOME"):
+        return Path(home, "bin", "java").resolve()
+    executable = shutil.which("java", path=environment.get("PATH"))
+    return None if executable is None else Path(executable).resolve()
+
+
 def require_java(env: Mapping[str, object]) -> None:
     """Check that ``spark-submit`` will find Java.
 
@@ -146,15 +155,11 @@ def require_java(env: Mapping[str, object]) -> None:
         ConfigurationError: there is none.
     """
     environment = environment_of(env)
-    home = environment.get("JAVA_HOME")
-    if home:
-        if os.access(Path(home, "bin", "java"), os.X_OK):
-            return
-        problem = f"JAVA_HOME={home} holds no bin/java"
-    elif shutil.which("java", path=environment.get("PATH")):
+    java = find_java(environment)
+    if java is not None and os.access(java, os.X_OK):
         return
-    else:
-        problem = "there is no java on PATH and JAVA_HOME is not set"
+    home = environment.get("JAVA_HOME")
+    problem = f"JAVA_HOME={home} holds no bin/java" if home else "there is no java on PATH and JAVA_HOME is not set"
     raise ConfigurationError(
         f"Spark needs Java 17 or 21 on the Airflow worker: {problem}. Install a JRE (Debian: openjdk-17-jre-headless) "
         f"or set JAVA_HOME"
