@@ -50,8 +50,9 @@ PYTHON_TESTS := tests/golden $(addprefix tests/unit/,airflow cli extensions kafk
 unexport PYTHONDONTWRITEBYTECODE
 
 # Tests often wait for servers, so there are more processes than cores. In the order of the files, the longest come first.
+# A process that ended, such as for lack of memory, is not replaced: pytest-xdist may wait for its tests without end.
 WORKERS := 4
-PYTEST := -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder
+PYTEST := -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder --max-worker-restart 0
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

@@ -271,7 +271,7 @@ class Worker(Startable):
         return {task: json.loads(value) for task, value in rows}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def s3_gate() -> Iterator[tuple[str, Gate]]:
     """Address of the S3 server, and the gate in front of it."""
     gates: list[Gate] = []
@@ -295,7 +295,7 @@ def gated_s3(endpoint: str) -> dict[str, Any]:
     return s3_connection(endpoint, "AKIATESTS", SECRET_KEY, config={"read_timeout": 600})
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def airflow_home(
     tmp_path_factory: pytest.TempPathFactory, s3_gate: tuple[str, Gate], kafka_broker: KafkaBroker
 ) -> AirflowHome:
@@ -324,14 +324,14 @@ def airflow_home(
     return home
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def worker(airflow_home: AirflowHome) -> Iterator[Worker]:
     """The Airflow that most tests use."""
     with Worker(airflow_home) as started:
         yield started
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def second_worker(airflow_home: AirflowHome, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
     """Another Airflow, which shares nothing with the first but the bucket and the broker."""
     folder = tmp_path_factory.mktemp("airflow-2")
@@ -342,7 +342,7 @@ def second_worker(airflow_home: AirflowHome, tmp_path_factory: pytest.TempPathFa
         yield started
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def servers(
     airflow_home: AirflowHome,
     s3_gate: tuple[str, Gate],
@@ -391,14 +391,14 @@ def _use_servers(item: pytest.Item | None) -> bool:
     return "servers" in getattr(item, "fixturenames", ())
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def store(s3_gate: tuple[str, Gate]) -> S3Store:
     """The bucket."""
     settings = S3Settings(endpoint_url=s3_gate[0], region="us-east-1", addressing_style="path")
     return S3Store(make_client(settings, S3Credentials(access_key_id="a", secret_access_key="b")), BUCKET)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def bucket_client(s3_gate: tuple[str, Gate]) -> S3Client:
     """A boto3 client of the bucket, for requests that the package never sends."""
     settings = S3Settings(endpoint_url=s3_gate[0], region="us-east-1", addressing_style="path")

@@ -50,13 +50,13 @@ class Site:
         return Process(self.direct, BUCKET, topic)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     """The certificate authority of the proxies."""
     return Authority(tmp_path_factory.mktemp("authority"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def site_of(authority: Authority) -> Iterator[Callable[[str, str], Site]]:
     """Start a site once: ``site_of("versitygw", "https")``."""
     with contextlib.ExitStack() as stack:

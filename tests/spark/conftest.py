@@ -1,4 +1,4 @@
-"""One Spark session, one S3 server and one schema registry for all tests of the job."""
+"""One Spark session, one S3 server and one schema registry for all tests of the job; they end behind the last one."""
 
 from __future__ import annotations
 
@@ -42,10 +42,11 @@ def environment_of_jvm(options: Mapping[str, str] | None = None) -> Iterator[Non
         yield
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def spark() -> Iterator[SparkSession]:
     """A session with two cores that tries a task four times."""
     import pyspark
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     # Connections to the JVM are closed when the process ends. By then pytest has closed the stream of Airflow's log.
@@ -64,9 +65,15 @@ def spark() -> Iterator[SparkSession]:
         session = builder.getOrCreate()
     yield session
     session.stop()
+    # Else the JVM lives as long as this process, with a gigabyte of memory.
+    gateway: Any = SparkContext._gateway
+    SparkContext._gateway = SparkContext._jvm = None
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def connect_server() -> Iterator[SparkConnectServer]:
     """A Spark Connect server with two cores and a web interface."""
     server = SparkConnectServer(sorted(SPARK_JARS.glob("*.jar")), ui=True)
@@ -78,21 +85,21 @@ def connect_server() -> Iterator[SparkConnectServer]:
         server.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def s3_server() -> Iterator[S3Server]:
     """An S3 server in a process of its own."""
     with S3Server() as server:
         yield server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def registry() -> Iterator[SchemaRegistry]:
     """One that demands a password."""
     with SchemaRegistry(users={REGISTRY_USER: REGISTRY_PASSWORD}) as started:
         yield started
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def login(registry: SchemaRegistry) -> RegistrySettings:
     """The address of the registry, with the password."""
     return RegistrySettings(urls=(registry.url,), user=REGISTRY_USER, password=REGISTRY_PASSWORD)

@@ -29,21 +29,21 @@ CREDENTIALS: Final = S3Credentials(access_key_id="a", secret_access_key="b")
 _buckets = itertools.count()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def catalog_server() -> Iterator[IcebergCatalog]:
     """The catalog of all tests."""
     with IcebergCatalog() as server:
         yield server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def s3_settings() -> Iterator[S3Settings]:
     """The S3 server of all tests."""
     with ThreadedS3Server() as server:
         yield S3Settings(endpoint_url=server.endpoint, region="us-east-1", addressing_style="path")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def catalog(catalog_server: IcebergCatalog, s3_settings: S3Settings) -> Catalog:
     """A client of the catalog."""
     opened = open_catalog("tests", {"uri": catalog_server.url, **file_properties(s3_settings, CREDENTIALS)})
@@ -51,14 +51,14 @@ def catalog(catalog_server: IcebergCatalog, s3_settings: S3Settings) -> Catalog:
     return opened
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def duckdb(catalog: Catalog, catalog_server: IcebergCatalog, s3_settings: S3Settings) -> Iterator[DuckDBPyConnection]:
     """DuckDB with the catalog, whose namespace exists."""
     with duckdb_with_iceberg(catalog_server.url, str(s3_settings.endpoint_url)) as connection:
         yield connection
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def spark(catalog_server: IcebergCatalog, s3_settings: S3Settings) -> Iterator[SparkWithIceberg]:
     """Spark, which takes ten seconds to start."""
     with SparkWithIceberg(catalog_server.url, str(s3_settings.endpoint_url)) as session:

@@ -1,0 +1,1 @@
+"""Whole DAGs on a real Airflow."""

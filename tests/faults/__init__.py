@@ -1,0 +1,1 @@
+"""The protocol over HTTP, with faults of each request."""

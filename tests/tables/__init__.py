@@ -1,0 +1,1 @@
+"""Tables in real catalogs, read by real engines."""
