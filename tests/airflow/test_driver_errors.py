@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tests.airflow.conftest import Worker
 
 
+@pytest.mark.any_airflow
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
@@ -47,6 +48,7 @@ def test_the_end_of_the_driver_s_output_is_in_the_error_of_the_task(
     assert list(store.list(f"topics/{topic}/")) == []
 
 
+@pytest.mark.any_airflow
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [

@@ -37,6 +37,7 @@ def server() -> Iterator[SparkConnectServer]:
         yield started
 
 
+@pytest.mark.any_airflow
 @pytest.mark.newest_spark
 def test_tasks_land_what_is_new_on_a_server_without_a_jvm(
     worker: Worker,
