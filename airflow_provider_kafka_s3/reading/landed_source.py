@@ -234,8 +234,8 @@ class LandedSource(PipelineSource):
             first = 0
             for part in entry.by_slice:
                 if objects.plan.slices[part.id].partition == partition and span[0] <= part.min_offset < span[1]:
-                    has_one_time = entry.min_timestamp == entry.max_timestamp
-                    is_timed = has_one_time or not wanted.has_times or keeps_times(objects, entry)
+                    is_unclear = wanted.has_times and entry.has_times and entry.records > 1
+                    is_timed = not is_unclear or keeps_times(objects, entry)
                     has_offsets = keeps_offsets(objects, entry, part)
                     place = (part.min_offset, part.max_offset)
                     pieces.append(

@@ -219,19 +219,6 @@ def test_max_bytes_ends_objects_behind_whole_objects_of_the_source() -> None:
     assert sorted(row["n"] for rows in compacted.objects().values() for row in rows) == [*range(24)]
 
 
-def test_records_of_one_time_are_divided_between_any_two() -> None:
-    """Nothing of them is unknown, so the limit is kept as when they are landed from Kafka."""
-    topic = Topic(HOURLY)
-    topic.append(*(b'{"n":%d}' % n for n in range(8)), timestamp=HOUR)
-    topic.land()
-    rotation = Rotation(max_bytes=16)
-    Compacted(topic, Layout(topics_dir="compacted", format=JsonLines(), partitioner=Daily(), rotation=rotation)).land(
-        "day"
-    )
-    objects = Compacted(topic).objects()
-    assert [[row["n"] for row in rows] for rows in objects.values()] == [[n, n + 1] for n in range(0, 8, 2)]
-
-
 def test_many_objects_of_one_record_are_one_batch_for_the_encoder() -> None:
     """With every offset and time; what an object beside them does not keep does not keep them apart for long."""
     topic = Topic(Layout(topics_dir="lake", format=JsonLines(), partitioner=Hourly()))
