@@ -19,7 +19,7 @@ from airflow_provider_kafka_s3.testing.kafka import SimulatedKafka
 from airflow_provider_kafka_s3.testing.stores import CONDITIONAL, Fault, FaultyStore, Request, SimulatedCrash
 from tests.protocol.engine import TOPIC, Engine, check_landed, crash_after
 
-EVERY = 1 if "EVERY_FAULT" in os.environ else 2
+EVERY = 1 if "EVERY_FAULT" in os.environ else 4
 """A fault occurs at one of so many requests."""
 FAULTS = [
     Fault.CRASH_BEFORE,
@@ -104,6 +104,11 @@ def attempt(
     return pipeline, store
 
 
+def before_first(fault: Fault, retry: str) -> int:
+    """A number that is one interval below that of the first request with a fault: faults begin at different ones."""
+    return -((FAULTS.index(fault) + 2 * (retry != "first")) % EVERY)
+
+
 @pytest.mark.parametrize("retry", ["first", "other"], ids=["same-run", "another-run"])
 @pytest.mark.parametrize(
     ("fault", "late_before"),
@@ -115,9 +120,9 @@ def test_after_a_fault_at_any_request_of_a_run_the_next_one_lands_every_record_o
 ) -> None:
     """One fault at each request in turn, then the same run again or another run: everything is landed once.
 
-    Of the requests one run has every second one, and the other run those between; `make faults` has all of both.
+    Of the requests each kind of fault, and each of the two runs, has others; `make faults` has all of them.
     """
-    number = 0 if EVERY == 1 or retry == "first" else -1
+    number = before_first(fault, retry)
     while True:
         number += EVERY
         pipeline, store = attempt(first_run, fault, number)

@@ -38,7 +38,7 @@ from airflow_provider_kafka_s3.testing.registry import SimulatedRegistry
 from airflow_provider_kafka_s3.testing.stores import CONDITIONAL, Fault, FaultyStore, Request, SimulatedCrash
 from tests.kinds import KINDS, SCHEMAS, Landed, registry_of
 from tests.protocol.engine import in_turn
-from tests.unit.batch.test_crash_points import EVERY, FAULTS
+from tests.unit.batch.test_crash_points import EVERY, FAULTS, before_first
 
 TOPICS_DIR, PIPELINE, TOPIC = "lake", "pipeline", "events"
 CONTROL = addresses.control_prefix(TOPICS_DIR, PIPELINE, TOPIC)
@@ -167,11 +167,11 @@ def faulty(bucket: MemoryStore, fault: Fault, matches: Callable[[Request], bool]
     ids=lambda value: value.name.lower() if isinstance(value, Fault) else f"{value}-run",
 )
 def test_after_a_fault_at_any_request_every_part_of_every_record_is_landed_once(fault: Fault, retry: str) -> None:
-    """One fault at every second request of a run in turn, then the same run again or another one.
+    """One fault at every fourth request of a run in turn, then the same run again or another one.
 
-    Every other fault begins with the second request; `make faults` has all.
+    Faults begin at different requests; `make faults` has all.
     """
-    number = 0 if EVERY == 1 else -(FAULTS.index(fault) % 2)
+    number = before_first(fault, retry)
     while True:
         number += EVERY
         world = World()

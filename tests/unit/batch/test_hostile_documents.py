@@ -247,7 +247,7 @@ def mutated(data: st.DataObject, body: bytes) -> bytes:
     return b'{"format":1,"kind":"marker","x":' + b"[" * (10 * at) + b"]" * (10 * at) + b"}"
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(st.data())
 def test_a_document_with_damaged_bytes_is_our_own_error(scene: Scene, data: st.DataObject) -> None:
     """Cut, flipped, doubled, encoded otherwise, with numbers or names that JSON should not have."""
@@ -324,7 +324,7 @@ hostile_values = (
 )
 
 
-@settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_hostile_content_with_a_valid_checksum_does_no_harm(scene: Scene, data: st.DataObject) -> None:
     """Any field replaced by any value: results or errors of this package, and no foreign object is changed."""

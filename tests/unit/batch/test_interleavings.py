@@ -23,7 +23,7 @@ from tests.protocol.engine import TOPIC, Engine, check_landed
 
 Body = Callable[[Engine], Any]
 
-EVERY = 1 if "EVERY_FAULT" in os.environ else 6
+EVERY = 1 if "EVERY_FAULT" in os.environ else 10
 """The first switch is tried after every so many requests."""
 
 
