@@ -9,10 +9,14 @@ keys are file names: no part of one above 255 bytes, no ``a`` beside ``a/b``.
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 from typing import IO, Final
+
+import psutil
 
 from dev.certificates import Certificate
 from dev.ports import HOST, free_ports, listens
@@ -24,6 +28,7 @@ __all__ = ["VersityGateway"]
 BINARY: Final = Path(__file__).resolve().parents[1] / ".build" / "bin" / "versitygw"
 
 _MEMORY: Final = Path("/dev/shm")
+_PREFIX: Final = "versitygw-"
 
 
 class VersityGateway(ServerProcess):
@@ -66,7 +71,9 @@ class VersityGateway(ServerProcess):
         if not BINARY.exists():
             raise RuntimeError(f"there is no {BINARY}: run make versitygw")
         if self._given is None:
-            self._own = tempfile.TemporaryDirectory(prefix="versitygw-", dir=_MEMORY if _MEMORY.is_dir() else None)
+            parent = _MEMORY if _MEMORY.is_dir() else Path(tempfile.gettempdir())
+            _remove_left(parent)
+            self._own = tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-", dir=parent)
         folder = self._given or Path(self._own.name if self._own else "")
         (port,) = free_ports(1)
         self._log = log = tempfile.TemporaryFile()  # noqa: SIM115 - it is read when the server does not get ready
@@ -89,6 +96,14 @@ class VersityGateway(ServerProcess):
             self._log.close()
         if self._own is not None:
             self._own.cleanup()
+
+
+def _remove_left(parent: Path) -> None:
+    """Remove folders of processes that were killed: in memory, they stay until the machine is started again."""
+    for folder in parent.glob(f"{_PREFIX}*-*"):
+        owner = folder.name.split("-")[1]
+        if owner.isdigit() and not psutil.pid_exists(int(owner)):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _end_of(log: IO[bytes]) -> str:

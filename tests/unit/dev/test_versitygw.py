@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -38,6 +41,21 @@ def test_versitygw_serves_an_empty_store_over_tls_and_enforces_conditions(tmp_pa
 
         assert (folder / "bucket" / "folder" / "key").read_bytes() == b"first"
         client.close()
+
+
+def test_the_folder_of_a_killed_process_is_removed_by_the_next_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Those of processes that run, and of others, stay."""
+    monkeypatch.setattr(versitygw, "_MEMORY", tmp_path)
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    for name in (f"versitygw-{ended.pid}-left", f"versitygw-{os.getpid()}-used", "versitygw-of-others"):
+        (tmp_path / name).mkdir()
+    with VersityGateway():
+        assert {path.name.rpartition("-")[2] for path in tmp_path.iterdir()} >= {"used", "others"}
+        assert len([*tmp_path.iterdir()]) == 3
+    assert sorted(path.name.rpartition("-")[2] for path in tmp_path.iterdir()) == ["others", "used"]
 
 
 def test_without_a_binary_the_error_names_the_target_that_builds_it(
