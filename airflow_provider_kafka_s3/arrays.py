@@ -35,6 +35,7 @@ __all__ = [
     "int64_values",
     "join",
     "number_values",
+    "one_batch",
     "parts_of_bytes",
     "time_bounds",
     "true_rows",
@@ -210,6 +211,14 @@ def contents(values: Array) -> memoryview:
     """The bytes of all values, one after another; not copied."""
     ends, data = bounds(values), values.buffers()[2]
     return memoryview(b"") if data is None else memoryview(data)[ends[0] : ends[-1]].cast("B")
+
+
+def one_batch(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """The records of one or more batches of the same schema, one after another."""
+    if len(batches) == 1:
+        return batches[0]
+    (batch,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return batch
 
 
 def join(values: Array, separator: bytes) -> Array:

@@ -24,6 +24,7 @@ from airflow_provider_kafka_s3.arrays import (
     binary_array,
     int64_array,
     int64_values,
+    one_batch,
 )
 from airflow_provider_kafka_s3.config import Envelope, JsonConverter, JsonLines, Layout
 from airflow_provider_kafka_s3.documents.manifest import ObjectEntry
@@ -119,19 +120,12 @@ def _joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     size = 0
     for batch in batches:
         if waiting and (size >= _JOINED_BYTES or not batch.schema.equals(waiting[0].schema, check_metadata=True)):
-            yield from _one(waiting)
+            yield one_batch(waiting)
             waiting, size = [], 0
         waiting.append(batch)
         size += batch.nbytes
-    yield from _one(waiting)
-
-
-def _one(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """Batches as one; none if there are none."""
-    if len(batches) <= 1:
-        return batches
-    joined: list[pa.RecordBatch] = pa.Table.from_batches(batches).combine_chunks().to_batches()
-    return joined
+    if waiting:
+        yield one_batch(waiting)
 
 
 def _in_place(pieces: Sequence[Piece], wanted: Wanted) -> Iterator[pa.RecordBatch]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_kafka_s3.arrays import int64_array, int64_values
+from airflow_provider_kafka_s3.arrays import int64_array, int64_values, one_batch
 
 __all__ = ["in_order"]
 
@@ -70,8 +70,7 @@ def _interleaved(pieces: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     numbers = np.repeat(np.arange(len(pieces)), [piece.num_rows for piece in pieces])
     order = np.argsort(np.concatenate([int64_values(piece.column("offset")) for piece in pieces]), kind="stable")
     if all(piece.schema.equals(pieces[0].schema, check_metadata=True) for piece in pieces):
-        (batch,) = pa.Table.from_batches(pieces).combine_chunks().to_batches()
-        yield batch.take(int64_array(order))
+        yield one_batch(pieces).take(int64_array(order))
         return
     # Values of another schema are in a batch of their own.
     sources = numbers[order]

@@ -25,6 +25,7 @@ from airflow_provider_kafka_s3.arrays import (
     bounds,
     int64_array,
     int64_values,
+    one_batch,
     true_rows,
 )
 from airflow_provider_kafka_s3.documents.plan import Plan, Slice
@@ -173,7 +174,7 @@ class RecordPacking:
         for batch in batches:
             if batch.num_rows == 0:
                 continue
-            rows = batch if held is None else _concatenated(held, batch)
+            rows = batch if held is None else one_batch([held, batch])
             position = int64_values(rows.column("position"))
             full = np.diff(bounds(rows.column("value"))) == PIECE_BYTES
             if self._whole:
@@ -223,8 +224,3 @@ def _joined_pieces(pieces: Array, first: Int64Array | None) -> Array:
     valid = pieces.is_valid().take(int64_array(first)) if pieces.null_count else None
     buffers = [None if valid is None else valid.buffers()[1], pa.py_buffer(kept.data), pieces.buffers()[2]]
     return cast("Array", pa.Array.from_buffers(pa.binary(), len(first), buffers))
-
-
-def _concatenated(first: pa.RecordBatch, second: pa.RecordBatch) -> pa.RecordBatch:
-    (batch,) = pa.Table.from_batches([first, second]).combine_chunks().to_batches()
-    return batch

@@ -23,11 +23,13 @@ class Flight(NamedTuple):
 
     Attributes:
         carrier: of the flight.
+        number: of the flight.
         hour: of its departure.
         checksum: of its record.
     """
 
     carrier: str
+    number: int
     hour: str
     checksum: int
 
@@ -35,7 +37,7 @@ class Flight(NamedTuple):
 def kept(value: bytes) -> Flight:
     """A flight by its record."""
     flight = msgspec.json.decode(value)
-    return Flight(sys.intern(flight["carrier"]), sys.intern(flight["time_hour"]), zlib.crc32(value))
+    return Flight(sys.intern(flight["carrier"]), flight["flight"], sys.intern(flight["time_hour"]), zlib.crc32(value))
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +85,10 @@ def test_every_flight_is_there_in_time_order() -> None:
 def test_a_shuffle_is_the_same_every_time(all_flights: list[Flight]) -> None:
     """All flights, out of order, reproducibly."""
     shuffled = [kept(message.value or b"") for message in messages("shuffled")]
-    assert [flight[:2] for flight in shuffled[:2]] == [("DL", "2013-11-27T00:00:00Z"), ("UA", "2013-01-21T22:00:00Z")]
+    assert [(f.carrier, f.number, f.hour) for f in shuffled[:2]] == [
+        ("DL", 2454, "2013-11-27T00:00:00Z"),
+        ("UA", 689, "2013-01-21T22:00:00Z"),
+    ]
     assert shuffled != all_flights
     assert sorted(shuffled) == sorted(all_flights)
 
