@@ -1,7 +1,7 @@
 """An S3 server for development and tests: moto over HTTP, behind one lock.
 
 Every request is applied completely before the next one begins (:mod:`dev.strict_s3`), after its whole body has arrived.
-No data is kept when the server stops.
+The buckets that a server began with end with it.
 
 ``python -m dev.s3_server --port 0 --bucket NAME`` prints the address; SIGTERM stops it. Any credentials are accepted.
 """
@@ -48,10 +48,16 @@ class ThreadedS3Server(WsgiServer):
         tls: ssl.SSLContext | None = None,
     ) -> None:
         """Bind to a loopback port (0: a free one) and create buckets; :meth:`start` serves, with ``tls`` over TLS."""
-        store = StrictS3()
+        self._store, self._buckets = StrictS3(), buckets
+        super().__init__(self._store if middleware is None else middleware(self._store), port=port, tls=tls)
         for bucket in buckets:
-            store.create_bucket(bucket)
-        super().__init__(store if middleware is None else middleware(store), port=port, tls=tls)
+            self._store.create_bucket(bucket)
+
+    def stop(self) -> None:
+        """Stop listening, hang up, and remove the buckets that were created at the start."""
+        super().stop()
+        for bucket in self._buckets:
+            self._store.remove_bucket(bucket)
 
 
 class S3Server(ServerProcess):

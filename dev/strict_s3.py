@@ -71,6 +71,18 @@ class StrictS3:
         with self._lock:
             s3_backends[DEFAULT_ACCOUNT_ID]["aws"].create_bucket(name, "us-east-1")
 
+    def remove_bucket(self, name: str) -> None:
+        """Remove a bucket and all it holds, without a request; without effect if it is gone."""
+        from moto.core.models import DEFAULT_ACCOUNT_ID
+        from moto.s3.models import s3_backends
+
+        with self._lock:
+            backend = s3_backends[DEFAULT_ACCOUNT_ID]["aws"]
+            if name in backend.buckets:
+                # moto deletes only an empty bucket, like S3.
+                backend.buckets[name].keys.clear()
+                backend.delete_bucket(name)
+
     def _with_times(self, answer: Iterable[bytes]) -> Iterable[bytes]:
         """Correct the start times of uploads: moto returns 2010 for all, so a clean-up would abort all of them."""
         now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z").encode()

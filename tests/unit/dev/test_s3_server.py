@@ -144,6 +144,21 @@ def test_stopped_server_closes_its_connections() -> None:
     kept.close()
 
 
+def test_a_later_server_of_the_process_begins_with_an_empty_bucket_of_the_same_name() -> None:
+    """Two tests in one process may use one name for their buckets; the second finds nothing of the first."""
+    statuses = []
+    for _ in range(2):
+        with ThreadedS3Server(buckets=["of-both"]) as server:
+            connection = http.client.HTTPConnection("127.0.0.1", urlsplit(server.endpoint).port or 0, timeout=30)
+            for method in ("GET", "PUT"):
+                connection.request(method, "/of-both/k", headers=SIGNED)
+                response = connection.getresponse()
+                response.read()
+                statuses.append(response.status)
+            connection.close()
+    assert statuses == [404, 200] * 2
+
+
 def test_process_serves_and_ends_on_terminate() -> None:
     """The endpoint of S3Server responds, and its process is gone after stop()."""
     with S3Server(buckets=["of-a-process"]) as server:
