@@ -294,7 +294,8 @@ class TopicRun:
         )
 
     def _nothing_to_do(self, view: View, window: OffsetWindow | None) -> TopicResult:
-        offsets = window.offsets() if window is not None else Offsets()
+        # Where another pipeline is read, it may lack offsets of the window.
+        offsets = window.offsets() & view.marker.covered if window is not None else NO_OFFSETS
         if not offsets:
             self._follow(view.marker)
             return TopicResult(

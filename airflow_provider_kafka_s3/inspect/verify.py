@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -218,15 +218,19 @@ class _Findings:
         with progress(operation, total=self.target.count, unit="offset") as advance:
             for batch in covering:
                 self.batches.append(batch.summary(self.committer.log, self.request.run))
-                entries = batch.objects(self.target)
-                left = [entry for entry in entries if not self._expired.has(batch.plan.batch, entry)]
-                self.expired += len(entries) - len(left)
+                left = self._unexpired(batch.plan, batch.objects(self.target))
                 group += [(batch.plan, entry) for entry in left]
                 self.committer.log.forget(batch.plan.batch)
                 if len(group) >= _GROUP:
                     self._read_group(group, advance)
                     group = []
             self._read_group(group, advance)
+
+    def _unexpired(self, plan: Plan, entries: Sequence[ObjectEntry]) -> list[ObjectEntry]:
+        """The objects that were not deleted on purpose; the others are counted."""
+        left = [entry for entry in entries if not self._expired.has(plan.batch, entry)]
+        self.expired += len(entries) - len(left)
+        return left
 
     def _read_group(self, group: list[tuple[Plan, ObjectEntry]], advance: Advance) -> None:
         absent: dict[int, tuple[Plan, list[ObjectEntry]]] = {}
@@ -245,10 +249,13 @@ class _Findings:
                 self.damaged.append(f"{self.committer.store.url(entry.key)} of batch {plan.batch} ({wrong})")
             else:
                 absent.setdefault(plan.batch, (plan, []))[1].append(entry)
+        if absent:
+            # Objects may have expired since this run began.
+            self._expired = expired_objects(self.committer.log)
         for batch, (plan, entries) in absent.items():
             amended = self.committer.log.amended_keys(batch)[0]
             self.accepted += [entry.key for entry in entries if entry.key in amended]
-            gone = [entry for entry in entries if entry.key not in amended]
+            gone = self._unexpired(plan, [entry for entry in entries if entry.key not in amended])
             for entry in gone:
                 self.committer.store.require_gone(entry.key, by="GET")
             if self.request.action != "restore" or not self.committer.unsafe_given_objects:

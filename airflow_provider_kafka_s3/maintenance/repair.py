@@ -210,7 +210,7 @@ def _repair_marker(
             )
         was = "missing" if stored is None else "corrupt" if known is None else "wrong"
         base = _base(committer, planned, known, start, cluster_id)
-        folded = _fold(committer, base, planned, known, rule)
+        folded = _fold(committer, base, planned, known, rule, dry_run=dry_run)
         marker = folded.marker
         if known is not None and _content(known) == _content(marker):
             return Repaired(known, "right", folded.open, recorded=recorded)
@@ -347,10 +347,12 @@ _Decided: TypeAlias = tuple[Plan, Manifest | None, str, Gone | None]
 """A plan, its decision, why it stays open (empty: it does not), and its objects that are gone."""
 
 
-def _fold(committer: Committer, base: Marker, planned: range, known: Marker | None, rule: GoneRule) -> _Folded:
+def _fold(
+    committer: Committer, base: Marker, planned: range, known: Marker | None, rule: GoneRule, *, dry_run: bool
+) -> _Folded:
     folded = _Folded(base)
     still_open = folded.open
-    for plan, decision, missing, gone in _reported(committer, planned, known):
+    for plan, decision, missing, gone in _reported(committer, planned, known, dry_run=dry_run):
         marker = folded.marker
         if known is not None and known.is_resolved(plan.batch):
             if decision is None:
@@ -384,15 +386,15 @@ def _still_missing(folded: _Folded, rule: GoneRule, missing: str, gone: Gone | N
     return missing
 
 
-def _reported(committer: Committer, planned: range, known: Marker | None) -> Iterator[_Decided]:
+def _reported(committer: Committer, planned: range, known: Marker | None, *, dry_run: bool) -> Iterator[_Decided]:
     """As :func:`_decided`, with its progress."""
     with progress(f"topic {committer.log.topic}: repair", total=len(planned), unit="batch") as advance:
-        for decided in _decided(committer, planned, known):
+        for decided in _decided(committer, planned, known, dry_run=dry_run):
             yield decided
             advance(1)
 
 
-def _decided(committer: Committer, planned: range, known: Marker | None) -> Iterator[_Decided]:
+def _decided(committer: Committer, planned: range, known: Marker | None, *, dry_run: bool) -> Iterator[_Decided]:
     """Per plan its decision, and its absent objects unless the marker has it as complete; a block at a time."""
     given_away, expired = GivenAway(committer.log), expired_objects(committer.log)
     for start in range(0, len(planned), _READERS):
@@ -414,6 +416,11 @@ def _decided(committer: Committer, planned: range, known: Marker | None) -> Iter
             if not expired.has(plan.batch, entry)
         ]
         intact = committer.parallel(lambda item: committer.objects.is_intact(*item), entries)
+        if not dry_run:
+            # A store may keep an upload beside its object. Once the batch is complete, a late request could complete
+            # the upload again, behind somebody who has deleted the object.
+            visible = [entry for (_, entry), exists in zip(entries, intact, strict=True) if exists]
+            committer.objects.abort(visible)
         missing: dict[int, list[ObjectEntry]] = {}
         for (plan, entry), exists in zip(entries, intact, strict=True):
             if not exists:

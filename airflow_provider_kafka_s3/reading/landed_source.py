@@ -14,6 +14,7 @@ import pyarrow as pa
 from msgspec import UNSET
 
 from airflow_provider_kafka_s3.batch.coverage import Covering, covering_downward
+from airflow_provider_kafka_s3.batch.expiry import expired_objects
 from airflow_provider_kafka_s3.batch.log import TopicLog
 from airflow_provider_kafka_s3.batch.source import (
     Isolation,
@@ -67,11 +68,13 @@ class _Latest:
     Attributes:
         etag: of its marker.
         marker: as it was read.
+        expired: objects that were deleted on purpose, or will be.
         snapshot: of the batches up to the first one that is not complete.
     """
 
     etag: str
     marker: Marker
+    expired: ExpiredObjects
     snapshot: Snapshot
 
 
@@ -270,11 +273,12 @@ class LandedSource(PipelineSource):
         return stored
 
     def _latest(self, topic: str) -> _Latest:
-        """The state of a topic; what it has read of the log is kept until the log has another batch."""
+        """The state of a topic; what it has read of the log is kept until a batch is added, or objects expire."""
         marker, etag = self._marker(topic)
+        expired = expired_objects(topic_log := self._log(topic))
         latest = self._states.get(topic)
-        if latest is None or latest.etag != etag:
-            latest = self._states[topic] = _Latest(etag, marker, Snapshot(self._log(topic)))
+        if latest is None or (latest.etag, latest.expired) != (etag, expired):
+            latest = self._states[topic] = _Latest(etag, marker, expired, Snapshot(topic_log))
         return latest
 
 

@@ -6,26 +6,31 @@ abandons, is reset, and loses objects while this one reads them; somebody accept
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from msgspec.structs import replace
 
 from airflow_provider_kafka_s3.config import Landed
 from airflow_provider_kafka_s3.documents.addresses import TopicAddress
+from airflow_provider_kafka_s3.documents.expiry import WaitingExpiry
 from airflow_provider_kafka_s3.documents.offsets import NO_OFFSETS, Offsets
 from airflow_provider_kafka_s3.exceptions import BatchLossError, DataLossError, MissingObjectError, TopicRecreatedError
+from airflow_provider_kafka_s3.storage.port import StoredObject
 from airflow_provider_kafka_s3.testing.topic_state import accounted_for
-from tests.protocol.engine import ADDRESS, LAYOUT, MERGED, TOPIC, WITH_KEYS
+from tests.protocol.engine import ADDRESS, KEY, LAYOUT, MERGED, TOPIC, WITH_KEYS
 from tests.protocol.process import Process
-from tests.protocol.programs import accept_deleted
+from tests.protocol.programs import accept_deleted, expire, expiry_rule, withdraw
 from tests.protocol.simulation import World
 from tests.protocol.watch import Watch, record
 
-__all__ = ["LANDED", "Above"]
+__all__ = ["EXPIRING", "LANDED", "Above"]
 
-LANDED: Final = range(40_000, 50_000)
+LANDED: Final = range(40_000, 60_000)
 """Seeds of worlds in which another pipeline reads what the first one has landed."""
+
+EXPIRING: Final = range(50_000, 60_000)
+"""Those of them in which people delete objects of the first pipeline on purpose."""
 
 _ADDRESS: Final = TopicAddress(topics_dir="compacted", pipeline="compaction", topic=TOPIC)
 _END: Final = 2**63 - 1
@@ -50,6 +55,9 @@ class Above(World):
         self.watch.exists, self.watch.is_pending = below.watch.exists, below.watch.is_pending
         of_values = MERGED if seed // 5 % 2 else LAYOUT
         self.layout = replace(WITH_KEYS if below.layout is WITH_KEYS else of_values, topics_dir=_ADDRESS.topics_dir)
+        # Whether people delete only what this pipeline has landed, or also what is old.
+        self._expires = LANDED.start + seed in EXPIRING
+        self._expires_old = self._expires and bool(seed % 2)
         self._left_out: tuple[tuple[int, int], frozenset[bytes]] = ((0, 0), frozenset())
 
     def step(self) -> None:
@@ -63,6 +71,8 @@ class Above(World):
             self.apply_late_request()
         if self.rng.random() < 0.004:
             self._accept_deleted_below()
+        if self._expires:
+            self._expire_below()
         self.start_drivers(2)
 
     # -- what it has to land ------------------------------------------------------------------------------------------
@@ -109,38 +119,95 @@ class Above(World):
         watch = self.below.watch
         if value not in watch.landed or self.kafka.is_optional(topic_id, partition, offset):
             return True
-        state = len(watch.values_of_deleted), sum(map(len, watch.state.amended.values()))
+        state = len(watch.values_of_deleted), len(watch.expired) + sum(map(len, watch.state.amended.values()))
         if state != self._left_out[0]:
             accepted = {key for keys in watch.state.amended.values() for key in keys}
+            # What is deleted because this pipeline has it is not optional.
+            accepted |= watch.expired if self._expires_old else set()
             lost = [values for key, values in watch.values_of_deleted.items() if key in accepted]
             self._left_out = state, frozenset(value for values in lost for value in values)
         return value in self._left_out[1]
+
+    # -- expiry -------------------------------------------------------------------------------------------------------
+
+    def _expire_below(self) -> None:
+        """Let people delete objects of the pipeline below, and withdraw that; in some worlds, old ones of this one."""
+        if self.rng.random() < 0.02:
+            self._expire(at_once=False)
+        if self._expires_old and self.watch.state.marker is not None and self.rng.random() < 0.005:
+            rule = expiry_rule(self, landed_in=None, at_once=False)
+            self.spawn("operator", lambda p: expire(self, p, rule, verify=False))
+        if self.rng.random() < 0.005:
+            self.below.spawn("operator", lambda p: withdraw(self.below, p))
+
+    def _expire(self, *, at_once: bool) -> Process:
+        landed_in = Landed(pipeline=_ADDRESS.pipeline, topics_dir=_ADDRESS.topics_dir)
+        if self._expires_old and self.rng.random() < 0.5:
+            rule = expiry_rule(self.below, landed_in=None, at_once=at_once)
+        else:
+            rule = expiry_rule(self.below, landed_in=landed_in, at_once=at_once)
+        verify = self.rng.random() < 0.3
+        return self.below.spawn("operator", lambda p: expire(self.below, p, rule, verify=verify))
+
+    def on_expire_below(self, stored: StoredObject, records: Sequence[WaitingExpiry]) -> None:
+        """Check that this pipeline has what is deleted for that reason, but for what users have deleted meanwhile."""
+        if not records or any(record.landed_in is None for record in records):
+            return
+        writer = self.below.sender or self.scheduler.current
+        assert isinstance(writer, Process)
+        excused = {
+            value
+            for key, step in self.watch.ever_deleted.items()
+            if step >= writer.began
+            for value in self.watch.values_of_deleted[key]
+        }
+        for value in self.below.watch.values_of_deleted[stored.key]:
+            topic_id, partition, offset = value.removeprefix(KEY).decode().split("/")
+            # The key of a record whose value was accepted as lost is in no other pipeline.
+            is_left = value.startswith(KEY) and self.is_optional(topic_id, int(partition), int(offset))
+            if not self.watch.has(value) and value not in excused and not is_left:
+                self.watch.fail(f"I12 the last copy of {value.decode()}, object {stored.key}, was deleted")
+        self.counts["objects expired that another pipeline has"] += 1
+
+    def after_the_rest(self) -> None:
+        """Delete all that may be, before the runs are repeated."""
+        if self._expires:
+            self.below.run_to_end(self._expire(at_once=True))
 
     # -- remedies -----------------------------------------------------------------------------------------------------
 
     @property
     def ever_deleted(self) -> set[str]:
-        return self.watch.ever_deleted | self.below.watch.ever_deleted
+        return {*self.watch.ever_deleted, *self.below.watch.ever_deleted, *self.below.watch.expired}
 
     def _accept_deleted_below(self) -> Process | None:
-        """Let a person accept the deleted objects of a batch of the pipeline below."""
-        watch = self.below.watch
-        batches = sorted({batch for key in watch.deleted if (batch := watch.batch_of(key)) is not None})
-        if not batches:
+        """Let a person accept the deleted objects of a batch of the pipeline below, if there are some to accept."""
+        if not (batches := self._batches_to_accept()):
             return None
         batch = self.rng.choice(batches)
         return self.below.spawn("operator", lambda p: accept_deleted(self.below, p, batch))
+
+    def _batches_to_accept(self) -> list[int]:
+        """The batches of the pipeline below with deleted objects that are neither accepted as lost nor expired."""
+        state, batches = self.below.watch.state, set[int]()
+        for key in self.below.watch.deleted:
+            batch = self.below.watch.batch_of(key)
+            assert batch is not None
+            (entry,) = (entry for entry in state.manifests[batch].objects if entry.key == key)
+            if key not in state.amended.get(batch, ()) and not state.may_be_deleted(batch, entry):
+                batches.add(batch)
+        return sorted(batches)
 
     def find_remedy(self, driver: Process) -> bool:
         """Let somebody accept a loss of the pipeline below; whether that is all that the error needs."""
         if isinstance(driver.error, TopicRecreatedError):
             return False
-        if isinstance(driver.error, MissingObjectError | BatchLossError | DataLossError):
-            watch = self.below.watch
-            accepted = {key for keys in watch.state.amended.values() for key in keys}
-            if watch.deleted - accepted and (person := self._accept_deleted_below()) is not None:
-                self.below.run_to_end(person)
-                return isinstance(driver.error, MissingObjectError | BatchLossError)
+        if (
+            isinstance(driver.error, MissingObjectError | BatchLossError | DataLossError)
+            and (person := self._accept_deleted_below()) is not None
+        ):
+            self.below.run_to_end(person)
+            return isinstance(driver.error, MissingObjectError | BatchLossError)
         return False
 
     @property

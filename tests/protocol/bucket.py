@@ -41,6 +41,7 @@ class Bucket:
         self,
         on_write: Callable[[str, StoredObject | None, StoredObject], None],
         on_abort: Callable[[str, str], None],
+        on_delete: Callable[[StoredObject], None],
         *,
         conditional_complete: bool,
     ) -> None:
@@ -54,6 +55,7 @@ class Bucket:
         self._completed: dict[str, str] = {}
         self._on_write = on_write
         self._on_abort = on_abort
+        self._on_delete = on_delete
         self._numbers = itertools.count(1)
 
     def url(self, key: str) -> str:
@@ -92,6 +94,12 @@ class Bucket:
 
     def put_tags(self, key: str, tags: Mapping[str, str]) -> bool:
         return key in self.objects
+
+    def delete_objects(self, keys: Sequence[str]) -> Mapping[str, str]:
+        for key in keys:
+            if (stored := self.objects.pop(key, None)) is not None:
+                self._on_delete(stored)
+        return {}
 
     def create_upload(
         self, key: str, *, metadata: Mapping[str, str] | None = None, tags: Mapping[str, str] | None = None

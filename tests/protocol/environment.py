@@ -243,7 +243,7 @@ class Environment:
             and key not in excused
         ]
         if candidates:
-            self.world.watch.on_delete(self.world.bucket.objects.pop(self.rng.choice(candidates)))
+            self.world.watch.on_delete(self.world.bucket.objects.pop(self.rng.choice(candidates)), self.world.now)
             self.world.counts["objects deleted by users"] += 1
 
     def _trim_log(self) -> None:

@@ -666,6 +666,138 @@ MUTATIONS: Final = (
         first=40_001,
     ),
     Mutation(
+        "expiry-not-begun",
+        "objects are deleted without a note that their deletion has begun, so that it can be withdrawn",
+        (
+            Edit(
+                f"{PACKAGE}/maintenance/expiry_deletion.py",
+                "                    has_begun = self._begin(waiting)\n",
+                "                    has_begun = True\n",
+            ),
+        ),
+        first=50_000,
+    ),
+    Mutation(
+        "expiry-withdrawn",
+        "an expiry is withdrawn whose deletion has begun",
+        (
+            Edit(
+                f"{PACKAGE}/maintenance/expire.py",
+                "        begun = tuple(waiting for waiting in expiry.waiting if waiting.has_begun)\n",
+                "        begun = ()\n",
+            ),
+        ),
+        first=50_000,
+    ),
+    Mutation(
+        "expiry-one-look",
+        "what keeps objects is looked at for the record only, and not again for the deletion",
+        (
+            Edit(
+                f"{PACKAGE}/maintenance/expiry_deletion.py",
+                "                kept = self._batches.kept(block, guards, GivenAway(self._log), final=True)\n",
+                "                kept: dict[int, str] = {}\n",
+            ),
+        ),
+        first=50_000,
+    ),
+    Mutation(
+        "expiry-no-heads",
+        "objects are deleted although those of the other pipeline are gone",
+        (
+            Edit(
+                f"{PACKAGE}/reading/landed_elsewhere.py",
+                "                if not all(committer.objects.are_intact(plan, decision.objects)):\n",
+                "                if False:\n",
+            ),
+        ),
+        first=50_000,
+    ),
+    Mutation(
+        "expiry-of-both",
+        "objects are deleted because the other pipeline had them, which has deleted its own",
+        (
+            Edit(
+                f"{PACKAGE}/reading/landed_elsewhere.py",
+                '            why = "has lost or deleted objects that have these records"\n',
+                '            why = ""\n',
+            ),
+        ),
+        first=50_001,
+    ),
+    Mutation(
+        "expiry-kept-noted",
+        "objects that are kept are noted as deleted",
+        (
+            Edit(
+                f"{PACKAGE}/maintenance/expiry_deletion.py",
+                "                staying = {*kept, *",
+                "                staying = {*",
+            ),
+        ),
+        first=50_000,
+    ),
+    Mutation(
+        "expired-missing",
+        "a run reports objects as gone that were deleted on purpose",
+        (
+            Edit(
+                f"{BATCH}/presence.py",
+                " and not expired.has(batch, entry)]\n",
+                "]\n",
+            ),
+        ),
+        first=50_000,
+    ),
+    Mutation(
+        "expired-since",
+        "a verification reports objects as gone that were deleted on purpose since it began",
+        (
+            Edit(
+                f"{PACKAGE}/inspect/verify.py",
+                "            self._expired = expired_objects(self.committer.log)\n        for",
+                "            pass\n        for",
+            ),
+        ),
+        first=50_037,
+    ),
+    Mutation(
+        "landed-expired-since",
+        "a run plans offsets again and again whose objects have expired since it has looked at the source",
+        (
+            Edit(
+                f"{PACKAGE}/reading/landed_source.py",
+                "        if latest is None or (latest.etag, latest.expired) != (etag, expired):\n",
+                "        if latest is None or latest.etag != etag:\n",
+            ),
+        ),
+        first=50_125,
+    ),
+    Mutation(
+        "landed-gap-of-window",
+        "a window over a gap of the source, whose other offsets are landed, is compared with the log as a whole",
+        (
+            Edit(
+                f"{BATCH}/run.py",
+                "        offsets = window.offsets() & view.marker.covered if window is not None else NO_OFFSETS\n",
+                "        offsets = window.offsets() if window is not None else NO_OFFSETS\n",
+            ),
+        ),
+        first=50_118,
+    ),
+    Mutation(
+        "repair-left-over",
+        "a repair completes batches whose uploads may be pending beside their objects",
+        (
+            Edit(
+                f"{PACKAGE}/maintenance/repair.py",
+                "            committer.objects.abort(visible)\n",
+                "            del visible\n",
+            ),
+        ),
+        first=50_196,
+    ),
+    Mutation(
         "chunk-marker-early",
         "marker files are written before the batch is in the marker",
         (

@@ -31,6 +31,7 @@ class Process(Actor):
 
     Attributes:
         key: key of its run, if any.
+        began: the step in which it began.
         late: its requests that will be applied later, even after its end.
         late_keys: per late request the key that it would make visible by itself, or None.
         intact: its run succeeded before, so it may only write objects deleted since, and marker files of other runs.
@@ -45,6 +46,7 @@ class Process(Actor):
         super().__init__(world.scheduler, name)
         self.world = world
         self.key = key
+        self.began = world.now
         self.late: list[Callable[[], object]] = []
         self.late_keys: list[str | None] = []
         self.intact = False

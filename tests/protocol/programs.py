@@ -5,21 +5,26 @@ This is a minimal version of the product's code that needs Airflow and Spark.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from airflow_provider_kafka_s3.batch.derived.chunk_markers import update_chunk_markers
 from airflow_provider_kafka_s3.batch.incarnation import require_topic_id
 from airflow_provider_kafka_s3.batch.log_index import summaries
 from airflow_provider_kafka_s3.batch.request import RunRequest, TopicResult
+from airflow_provider_kafka_s3.config import Landed
 from airflow_provider_kafka_s3.documents.manifest import SliceRows
 from airflow_provider_kafka_s3.documents.plan import Plan
 from airflow_provider_kafka_s3.exceptions import DataLossError, MissingObjectError
 from airflow_provider_kafka_s3.maintenance.abandon import abandon as abandon_batch
 from airflow_provider_kafka_s3.maintenance.accept_loss import accept_deleted as accept_deleted_objects
 from airflow_provider_kafka_s3.maintenance.accept_loss import accept_loss
+from airflow_provider_kafka_s3.maintenance.expire import expire as expire_objects
+from airflow_provider_kafka_s3.maintenance.expire import withdraw as withdraw_expiry
+from airflow_provider_kafka_s3.maintenance.expiry_rule import ExpiryRule
 from airflow_provider_kafka_s3.maintenance.gc import find_garbage
 from airflow_provider_kafka_s3.maintenance.repair import repair
 from airflow_provider_kafka_s3.maintenance.reset import reset as reset_topic
+from airflow_provider_kafka_s3.reading.landed_elsewhere import landed_elsewhere
 from airflow_provider_kafka_s3.testing.topic_state import expected_in_index
 from tests.protocol.process import Process
 
@@ -32,12 +37,18 @@ __all__ = [
     "accept_losses",
     "collect_garbage",
     "drive",
+    "expire",
+    "expiry_rule",
     "give_up_replaced",
     "read_summaries",
     "repair_chunk_markers",
     "repair_log",
     "reset",
+    "withdraw",
 ]
+
+_LATER: Final = 4_000_000_000.0
+"""Seconds since the epoch: behind all times at which this test may run, which manifests have."""
 
 
 def drive(world: World, process: Process, request: RunRequest) -> TopicResult:
@@ -157,6 +168,36 @@ def repair_log(world: World, process: Process, *, every_document: bool) -> None:
     world.counts["repairs"] += 1
     world.counts["indexes repaired"] += done.indexes
     world.counts["markers repaired"] += done.written
+
+
+def expire(world: World, process: Process, rule: ExpiryRule, *, verify: bool) -> None:
+    """Record and delete what is no longer needed."""
+    engine = process.engine
+    done = expire_objects(
+        engine.committer, rule, landed_in=landed_elsewhere(engine.pipeline, verify=verify), now=world.now + _LATER
+    )
+    world.counts["objects recorded as expired"] += done.recorded
+    world.counts["batches kept from expiry"] += sum(map(len, done.kept.values()))
+
+
+def withdraw(world: World, process: Process) -> None:
+    """Take back what is recorded as no longer needed, as far as it is not being deleted."""
+    taken, _ = withdraw_expiry(process.engine.committer)
+    world.counts["expired objects withdrawn"] += taken
+
+
+def expiry_rule(world: World, *, landed_in: Landed | None, at_once: bool) -> ExpiryRule:
+    """A rule about objects of any age, or of those whose records are older than most."""
+    rng = world.rng
+    by_age = rng.choice((None, world.environment.clock / 1000 - rng.choice((0.0, 0.005, 0.02))))
+    older_than = 0.0 if by_age is None and landed_in is None else by_age
+    return ExpiryRule(
+        older_than=older_than if older_than in (None, 0.0) else world.now + _LATER - older_than,
+        landed_in=landed_in,
+        least_age=0.0,
+        grace=0.0 if at_once else rng.choice((0.0, 20.0, 200.0)),
+        operator="me",
+    )
 
 
 def collect_garbage(world: World, process: Process) -> None:

@@ -12,7 +12,8 @@ The product's code runs unchanged: ``TopicRun``, ``Committer`` and the manual op
 * retention and compaction delete records, partitions are added, the topic is deleted and created again; transactions
   stay open, and some records have timestamps in the future;
 * in some worlds leaders are elected, and some of them have lost records, where they append others;
-* in some worlds another pipeline reads what the first one has landed (:mod:`tests.protocol.above`);
+* in some worlds another pipeline reads what the first one has landed (:mod:`tests.protocol.above`), and in some of
+  these people expire objects of the first one, and withdraw that;
 * in some worlds keys are in objects beside those of values; in some, slices of several partitions share objects;
 * in some worlds indexes of the log have few batches; users delete, damage and forge them, repair the log and collect
   garbage, and readers use the indexes;
@@ -27,13 +28,14 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from airflow_provider_kafka_s3.batch.request import TopicResult
 from airflow_provider_kafka_s3.config import Landed
 from airflow_provider_kafka_s3.documents import addresses
+from airflow_provider_kafka_s3.documents.expiry import WaitingExpiry
 from airflow_provider_kafka_s3.documents.marker import Marker
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.exceptions import (
@@ -105,7 +107,7 @@ class World:
         self.kafka = SimulatedKafka(records_per_poll=2, before_request=lambda operation: self.scheduler.pause())
         self.kafka.create_topic(TOPIC, rng.choice((1, 1, 2, 3)))
         self.watch = Watch(self.is_optional)
-        self.bucket = Bucket(self.on_write, self._on_abort, conditional_complete=rng.random() < 0.7)
+        self.bucket = Bucket(self.on_write, self._on_abort, self._on_delete, conditional_complete=rng.random() < 0.7)
         self.address = ADDRESS
         self.source: SimulatedKafka | Landed = self.kafka
         # Pipelines that read what this one has landed.
@@ -257,8 +259,10 @@ class World:
             return
         self.sender = self.rng.choice(late)
         number = self.rng.randrange(len(self.sender.late))
-        del self.sender.late_keys[number]
-        apply = self.sender.late.pop(number)
+        key, apply = self.sender.late_keys.pop(number), self.sender.late.pop(number)
+        if key in self.watch.expired:
+            # No request is later than the time between the record of an expiry and the deletion.
+            return
         self.bucket.assemble_slowly = None
         try:
             apply()
@@ -276,6 +280,23 @@ class World:
     def _on_abort(self, key: str, upload_id: str) -> None:
         for world in (self, *self.above):
             world.watch.on_abort(key, upload_id)
+
+    def _on_delete(self, stored: StoredObject) -> None:
+        for world in (self, *self.above):
+            if world.watch.batch_of(stored.key) is not None:
+                world.on_expire(stored)
+                return
+        self.watch.fail(f"I12 object {stored.key}, which no batch has, was deleted")
+
+    def on_expire(self, stored: StoredObject) -> None:
+        """Check the deletion of an object on purpose."""
+        records = self.watch.on_expire(stored)
+        self.counts["objects expired"] += 1
+        for world in self.above:
+            world.on_expire_below(stored, records)
+
+    def on_expire_below(self, stored: StoredObject, records: Sequence[WaitingExpiry]) -> None:
+        """Check the deletion of an object that this pipeline may need; the first one reads Kafka."""
 
     # -- drivers, jobs and tasks --------------------------------------------------------------------------------------
 
@@ -412,7 +433,7 @@ class World:
     @property
     def ever_deleted(self) -> set[str]:
         """Keys of all objects that a user deleted."""
-        return self.watch.ever_deleted
+        return {*self.watch.ever_deleted}
 
     def _check_error(self, process: Process) -> None:
         error = process.error
@@ -453,6 +474,9 @@ class World:
             world.faulty = False
         for world in worlds:
             world.land_the_rest("final")
+        for world in self.above:
+            world.after_the_rest()
+        for world in worlds:
             for key in sorted(world.requests):
                 world.repeat(key)
         while self.scheduler.actors or any(p.late for world in worlds for p in world.senders):
@@ -463,6 +487,9 @@ class World:
                 self._advance(self.rng.choice(self.scheduler.actors), 50)
         for world in worlds:
             world.end()
+
+    def after_the_rest(self) -> None:
+        """Let people do what they do behind the last run."""
 
     def end(self) -> None:
         """Repair what may be repaired at any time, then check all that is in the bucket."""

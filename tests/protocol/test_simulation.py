@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from tests.protocol.above import LANDED
+from tests.protocol.above import EXPIRING, LANDED
 from tests.protocol.simulate import Failure, replay_command, run_seed
 
 STEPS = 700
@@ -66,6 +66,17 @@ def test_a_pipeline_over_another_one_lands_what_that_one_has_landed() -> None:
         assert not isinstance(outcome, Failure), f"seed {seed}: {outcome}"
         seen += outcome
     assert seen["batches of a pipeline over another one"] > 12
+
+
+def test_what_is_deleted_on_purpose_is_in_another_pipeline_or_old_and_is_recorded() -> None:
+    """People expire objects while both pipelines land, and withdraw that: no last copy is deleted, none comes back."""
+    seen: Counter[str] = Counter()
+    for seed in range(EXPIRING.start, EXPIRING.start + 5):
+        outcome = run_seed(seed, steps=250)
+        assert not isinstance(outcome, Failure), f"seed {seed}: {outcome}"
+        seen += outcome
+    assert seen["objects expired"] > seen["objects expired that another pipeline has"] > 40
+    assert seen["batches kept from expiry"] > 2
 
 
 def test_a_seed_replays_to_the_same_end() -> None:

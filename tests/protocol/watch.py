@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from airflow_provider_kafka_s3.documents.addresses import TopicAddress, summary_key
 from airflow_provider_kafka_s3.documents.codec import decode
+from airflow_provider_kafka_s3.documents.expiry import ExpiredObjects, Expiry, WaitingExpiry
 from airflow_provider_kafka_s3.documents.manifest import Manifest, ObjectEntry
 from airflow_provider_kafka_s3.documents.offsets import Offsets
 from airflow_provider_kafka_s3.documents.plan import Plan
@@ -46,16 +47,18 @@ class Watch:
     Attributes:
         state: the control documents as they were first written.
         deleted: keys of objects that a user deleted and that did not come back.
-        ever_deleted: keys of all objects that a user deleted.
+        ever_deleted: keys of all objects that a user deleted, each with the step of the last time.
+        expired: keys of objects that a process deleted on purpose.
         landed: all values that ever were visible.
-        values_of_deleted: the values in each object that a user deleted.
+        values_of_deleted: the values in each object that was deleted, by a user or on purpose.
     """
 
     def __init__(self, is_optional: Callable[[str, int, int], bool], address: TopicAddress = ADDRESS) -> None:
         self.address = address
         self.state = TopicState(TOPIC)
         self.deleted: set[str] = set()
-        self.ever_deleted: set[str] = set()
+        self.ever_deleted: dict[str, int] = {}
+        self.expired: set[str] = set()
         self.landed: set[bytes] = set()
         self.values_of_deleted: dict[str, Sequence[bytes]] = {}
         self._is_optional = is_optional
@@ -85,12 +88,34 @@ class Watch:
         elif key.startswith((f"{topics_dir}/{TOPIC}/", f"{topics_dir}/20", f"{topics_dir}/generation-")):
             self._on_data(key, before, after, restoring)
 
-    def on_delete(self, stored: StoredObject) -> None:
+    def on_delete(self, stored: StoredObject, step: int) -> None:
         """Record that a user deleted an object of a resolved batch."""
         self.deleted.add(stored.key)
-        self.ever_deleted.add(stored.key)
+        self.ever_deleted[stored.key] = step
+        self._on_gone(stored)
+
+    def on_expire(self, stored: StoredObject) -> tuple[WaitingExpiry, ...]:
+        """Check that an object that a process deletes on purpose may be; the records that have it."""
+        batch, expiry = self._listed.get(stored.key), self.state.expiry
+        if batch is None or not self.state.is_resolved(batch):
+            self.fail(f"I12 object {stored.key}, which no resolved batch has, was deleted")
+        assert batch is not None
+        entry = next(entry for entry in self.state.manifests[batch].objects if entry.key == stored.key)
+        waiting = () if expiry is None else expiry.waiting
+        records = tuple(one for one in waiting if one.has_begun and one.objects.has(batch, entry))
+        if not records and not self.state.is_deleted(batch, entry):
+            self.fail(f"I12 object {stored.key} of batch {batch} was deleted, and no record says so")
+        self.expired.add(stored.key)
+        self._on_gone(stored)
+        return records
+
+    def _on_gone(self, stored: StoredObject) -> None:
         self.values_of_deleted[stored.key] = [place_of(value) for value in values_of(stored)]
         self._visible.subtract(self.values_of_deleted[stored.key])
+
+    def has(self, value: bytes) -> bool:
+        """Whether a value is visible."""
+        return self._visible[value] > 0
 
     def on_abort(self, key: str, upload_id: str) -> None:
         """Check that a process does not abort a pending upload that a decided batch still needs."""
@@ -114,11 +139,14 @@ class Watch:
     def _on_control(self, name: str, before: StoredObject | None, after: StoredObject) -> None:
         old_marker = self.state.marker
         # A damaged index may be replaced; whoever does it has to write what the documents have.
-        if before is not None and name != "marker.json" and not name.startswith("index/"):
+        if before is not None and name not in ("marker.json", "expiry.json") and not name.startswith("index/"):
             self.fail(f"I3 control document {name} was overwritten")
         if name in self._trimmed:
             return  # the first version counts
+        old_expiry = self.state.expiry
         self.state.add(name, after.body)
+        if name == "expiry.json" and old_expiry is not None:
+            self._check_growth(old_expiry)
         if findings := check_documents(self.state):
             raise InvariantViolation(findings)
         if name.endswith(".manifest.json"):
@@ -137,6 +165,16 @@ class Watch:
                 if marker.is_resolved(plan.batch) and not old_marker.is_resolved(plan.batch):
                     self.check_batch(plan, decision, self.exists)
                     self._check_uploads(plan, decision)
+
+    def _check_growth(self, old: Expiry) -> None:
+        """Check that nothing whose deletion has begun is taken back: others may have deleted it meanwhile."""
+        new = self.state.expiry
+        assert new is not None
+        begun = old.deleted
+        for waiting in old.waiting:
+            begun |= waiting.objects if waiting.has_begun else ExpiredObjects()
+        if left := begun.without(new.objects):
+            self.fail(f"I12 the deletion of {left} had begun, and was taken back")
 
     def _on_summary(self, before: StoredObject | None, after: StoredObject) -> None:
         summary, _ = decode(TopicSummary, after.body, after.key)
@@ -163,7 +201,7 @@ class Watch:
     def check_batch(self, plan: Plan, decision: Manifest, exists: Callable[[str], bool]) -> None:
         """Check that all objects of a resolved batch exist and hold all its records."""
         absent = [entry for entry in decision.objects if not exists(entry.key)]
-        excused = self.state.amended.get(plan.batch, frozenset()) | self.deleted
+        excused = self.state.amended.get(plan.batch, frozenset()) | self.deleted | self.expired
         for entry in absent:
             if entry.key not in excused:
                 self.fail(f"I4 the marker is ahead: object {entry.key} of resolved batch {plan.batch} is absent")
@@ -251,6 +289,8 @@ class Watch:
             self._visible[value] += 1
             if self._visible[value] > 1:
                 self.fail(f"I1 duplicate: record {value.decode()} is in two visible objects, one is {key}")
+        if key in self.expired:
+            self.fail(f"I7 object {key} of batch {batch} was deleted on purpose and came back")
         if key in self.deleted:
             if not restoring:
                 self.fail(f"I7 object {key} of batch {batch} was deleted by a user and came back")

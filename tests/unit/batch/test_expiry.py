@@ -191,6 +191,26 @@ def test_no_run_and_no_command_brings_expired_objects_back() -> None:
     assert topic.check() == 4
 
 
+@pytest.mark.parametrize("action", ["verify", "restore"])
+def test_what_expires_while_a_run_looks_at_it_is_neither_missing_nor_restored(action: Any) -> None:
+    """The run has read the record of an earlier state, and finds the objects gone."""
+    topic = days()
+    left = [lambda: expired(topic, grace=0.0), lambda: None]
+
+    def choose(request: Request) -> None:
+        # The request behind that for the record.
+        if (left and request.key.endswith("expiry.json")) or len(left) == 1:
+            left.pop()()
+
+    store = DurableStore(FaultyStore(topic.bucket, choose=choose), Retrier())
+    result = topic.pipeline_with(store).run(topic.request("all", action=action)).advance()
+    verification = getattr(result, "verification", None)
+    assert verification is not None
+    assert (verification.expired, verification.restored, verification.missing) == (4, (), ())
+    assert of_batches(topic) == [3, 4]
+    assert topic.check() == 4
+
+
 def test_an_object_that_others_wrote_at_the_key_is_not_deleted() -> None:
     """It is named, the rest is deleted, and a later call goes on."""
     topic = days()

@@ -131,6 +131,22 @@ def test_an_object_that_a_driver_completes_between_two_checks_is_not_gone(pipeli
     pipeline.check()
 
 
+def test_no_upload_of_a_batch_that_is_completed_stays_pending(pipeline: Pipeline) -> None:
+    """A store stopped between the object and the removal of its upload; a late request cannot complete it again."""
+    _, decision = pipeline.decides("second")
+    bucket, other = pipeline.bucket, pipeline.bucket.copy()
+    for entry in decision.objects:
+        other.complete_upload(entry.key, entry.upload_id, entry.upload_parts())
+        completed = other.get(entry.key)
+        assert completed is not None
+        bucket.put_new(entry.key, completed.body, metadata=completed.metadata)
+    for dry_run in (True, False):
+        done = repair(pipeline.engine.committer, start={}, dry_run=dry_run)
+        assert done.marker.resolved == ((1, 3),)
+        assert len([*bucket.pending_uploads("")]) == (len(decision.objects) if dry_run else 0)
+    pipeline.check()
+
+
 def test_only_what_a_second_look_does_not_find_either_is_gone(pipeline: Pipeline) -> None:
     """One object is completed meanwhile, the upload of the other has expired."""
     for _ in range(2):

@@ -6,6 +6,7 @@ import contextlib
 import copy
 import json
 import threading
+import time
 from collections import Counter
 from typing import Any
 
@@ -37,6 +38,8 @@ from airflow_provider_kafka_s3.exceptions import (
     TopicRecreatedError,
     TransientError,
 )
+from airflow_provider_kafka_s3.maintenance.expire import expire
+from airflow_provider_kafka_s3.maintenance.expiry_rule import ExpiryRule
 from airflow_provider_kafka_s3.pipeline import TopicPipeline
 from airflow_provider_kafka_s3.reading import landed_source, snapshot
 from airflow_provider_kafka_s3.reading.landed_source import LandedSource
@@ -205,6 +208,36 @@ def test_a_gap_of_the_source_is_landed_when_it_is_filled() -> None:
     land(topic, "2")
     assert landed(topic) == [*range(12)]
     assert len(before) < 12
+
+
+def test_a_window_over_a_gap_of_the_source_has_the_offsets_that_are_landed() -> None:
+    """The source has landed two windows, and not what is between them: neither has the run that is repeated."""
+    topic = Topic(RAW)
+    topic.append(*(b'{"n":%d}' % n for n in range(8)), timestamp=HOUR)
+    for window in ((4, 8), (0, 3)):
+        settings: dict[str, Any] = {"offsets": "data_interval", "starting": "latest", "window": {0: window}}
+        topic.pipeline.land(RunRequest(run=f"from {window[0]}", layout=RAW, **settings))
+    land(topic, "all")
+    again = land(topic, "window", offsets="data_interval", window={0: (0, 8)})
+    assert again.status == "ok"
+    assert again.target == Offsets({0: [(0, 3), (4, 8)]})
+    assert landed(topic) == [0, 1, 2, 4, 5, 6, 7]
+
+
+def test_what_expires_behind_the_plan_is_recorded_as_a_gap_once() -> None:
+    """The run has looked at the source before; it plans nothing that it cannot read a second time."""
+    topic = raw()
+    rule = ExpiryRule(older_than=0.0, least_age=0.0, grace=0.0, operator="ann@desk")
+    left = [lambda: expire(topic.pipeline.committer, rule, landed_in=pytest.fail, now=time.time() + 60)]
+
+    def choose(request: Request) -> None:
+        if left and request.operation == "get" and request.key.startswith("lake/orders/"):
+            left.pop()()
+        assert "0000000004.plan" not in request.key, "offsets that are gone are planned again and again"
+
+    result = land(topic, "skips", FaultyStore(topic.bucket, choose=choose), on_data_loss="skip")
+    assert result.skipped == Offsets({p: [(0, 6)] for p in range(2)})
+    assert landed(topic) == []
 
 
 def test_what_the_source_accepts_as_lost_is_left_out_and_what_is_gone_is_an_error() -> None:
