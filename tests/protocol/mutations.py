@@ -687,7 +687,7 @@ MUTATIONS: Final = (
                 "        begun = ()\n",
             ),
         ),
-        first=50_000,
+        first=50_006,
     ),
     Mutation(
         "expiry-one-look",
@@ -699,7 +699,7 @@ MUTATIONS: Final = (
                 "                kept: dict[int, str] = {}\n",
             ),
         ),
-        first=50_000,
+        first=50_016,
     ),
     Mutation(
         "expiry-no-heads",
@@ -723,7 +723,7 @@ MUTATIONS: Final = (
                 '            why = ""\n',
             ),
         ),
-        first=50_001,
+        first=50_043,
     ),
     Mutation(
         "expiry-kept-noted",
@@ -735,7 +735,7 @@ MUTATIONS: Final = (
                 "                staying = {*",
             ),
         ),
-        first=50_000,
+        first=50_006,
     ),
     Mutation(
         "expired-missing",
@@ -748,54 +748,6 @@ MUTATIONS: Final = (
             ),
         ),
         first=50_000,
-    ),
-    Mutation(
-        "expired-since",
-        "a verification reports objects as gone that were deleted on purpose since it began",
-        (
-            Edit(
-                f"{PACKAGE}/inspect/verify.py",
-                "            self._expired = expired_objects(self.committer.log)\n        for",
-                "            pass\n        for",
-            ),
-        ),
-        first=50_037,
-    ),
-    Mutation(
-        "landed-expired-since",
-        "a run plans offsets again and again whose objects have expired since it has looked at the source",
-        (
-            Edit(
-                f"{PACKAGE}/reading/landed_source.py",
-                "        if latest is None or (latest.etag, latest.expired) != (etag, expired):\n",
-                "        if latest is None or latest.etag != etag:\n",
-            ),
-        ),
-        first=50_125,
-    ),
-    Mutation(
-        "landed-gap-of-window",
-        "a window over a gap of the source, whose other offsets are landed, is compared with the log as a whole",
-        (
-            Edit(
-                f"{BATCH}/run.py",
-                "        offsets = window.offsets() & view.marker.covered if window is not None else NO_OFFSETS\n",
-                "        offsets = window.offsets() if window is not None else NO_OFFSETS\n",
-            ),
-        ),
-        first=50_118,
-    ),
-    Mutation(
-        "repair-left-over",
-        "a repair completes batches whose uploads may be pending beside their objects",
-        (
-            Edit(
-                f"{PACKAGE}/maintenance/repair.py",
-                "            committer.objects.abort(visible)\n",
-                "            del visible\n",
-            ),
-        ),
-        first=50_196,
     ),
     Mutation(
         "chunk-marker-early",

@@ -1021,4 +1021,53 @@ UNIT_MUTATIONS: Final = (
         ),
         test=f"{_UNIT}/schemas/test_projection.py::test_schemas_with_other_defaults_are_not_the_same",
     ),
+    Mutation(
+        "expired-since",
+        "a verification reports objects as gone that were deleted on purpose since it began",
+        (
+            Edit(
+                f"{PACKAGE}/inspect/verify.py",
+                "            self._expired = expired_objects(self.committer.log)\n        for",
+                "            pass\n        for",
+            ),
+        ),
+        test=f"{_UNIT}/batch/test_expiry.py::test_what_expires_while_a_run_looks_at_it_is_neither_missing_nor_restored",
+    ),
+    Mutation(
+        "landed-expired-since",
+        "a run plans offsets again and again whose objects have expired since it has looked at the source",
+        (
+            Edit(
+                f"{PACKAGE}/reading/landed_source.py",
+                "        if latest is None or (latest.etag, latest.expired) != (etag, expired):\n",
+                "        if latest is None or latest.etag != etag:\n",
+            ),
+        ),
+        test=f"{_UNIT}/reading/test_landed_faults.py::test_what_expires_behind_the_plan_is_recorded_as_a_gap_once",
+    ),
+    Mutation(
+        "landed-gap-of-window",
+        "a window over a gap of the source, whose other offsets are landed, is compared with the log as a whole",
+        (
+            Edit(
+                f"{BATCH}/run.py",
+                "        offsets = window.offsets() & view.marker.covered if window is not None else NO_OFFSETS\n",
+                "        offsets = window.offsets() if window is not None else NO_OFFSETS\n",
+            ),
+        ),
+        test=f"{_UNIT}/reading/test_landed_faults.py"
+        "::test_a_window_over_a_gap_of_the_source_has_the_offsets_that_are_landed",
+    ),
+    Mutation(
+        "repair-left-over",
+        "a repair completes batches whose uploads may be pending beside their objects",
+        (
+            Edit(
+                f"{PACKAGE}/maintenance/repair.py",
+                "            committer.objects.abort(visible)\n",
+                "            del visible\n",
+            ),
+        ),
+        test=f"{_UNIT}/batch/test_repair_beside_runs.py::test_no_upload_of_a_batch_that_is_completed_stays_pending",
+    ),
 )
