@@ -118,7 +118,7 @@ bench-peers: setup-3.3 versitygw $(PEER_JARS) $(BENTO) ## whole processes beside
 bench-crashes: setup-3.3 versitygw $(PEER_JARS) $(BENTO) ## count the records that are there twice after this package, Spark's stream and Bento were killed
 	@$(RUN) -m tests.benchmark.crashes $(ARGS)
 
-simulate: setup-3.3 ## 10,000 seeds of the commit protocol under crashes, races and lost responses
+simulate: setup-3.3 ## 12,000 seeds of the commit protocol under crashes, races and lost responses
 	@$(RUN) -m tests.protocol.simulate $(ARGS)
 
 mutants: setup-3.3 ## remove one safety step of the protocol at a time and check that the simulation or a unit test detects it

@@ -15,17 +15,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from typing import Final
 from unittest import mock
 
 import airflow_provider_kafka_s3
 from airflow_provider_kafka_s3 import parallel
 from airflow_provider_kafka_s3.reading import read_ahead
 from airflow_provider_kafka_s3.testing.invariants import InvariantViolation
-from tests.protocol.above import LANDED, Above
+from tests.protocol.above import EXPIRING, LANDED, Above
 from tests.protocol.engine import OneThread
-from tests.protocol.simulation import World
+from tests.protocol.simulation import LOSSY, MARKER_FILES, World
 
 __all__ = ["Failure", "main", "replay_command", "run_seed", "simulate"]
+
+SPECIAL: Final = MARKER_FILES, LOSSY, LANDED, EXPIRING
+"""Seeds of worlds of which there are none among the others."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,7 @@ def run_seed(seed: int, *, steps: int, trim: bool = False) -> Counter[str] | Fai
         return Failure(seed, f"unexpected {type(e).__name__}: {e}", "".join(traceback.format_exception(e)))
 
 
-def _outcomes(seeds: range, jobs: int, steps: int, trim: bool) -> Iterator[Counter[str] | Failure]:
+def _outcomes(seeds: Sequence[int], jobs: int, steps: int, trim: bool) -> Iterator[Counter[str] | Failure]:
     work = partial(run_seed, steps=steps, trim=trim)
     if jobs == 1:
         yield from map(work, seeds)
@@ -87,7 +91,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run seeds and print counts of their events; 1 if any failed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=10_000, help="number of seeds (default %(default)s)")
-    parser.add_argument("--first", type=int, default=0, help="first seed (default %(default)s)")
+    parser.add_argument(
+        "--first",
+        type=int,
+        help="first seed; by default seeds from 0 on, and a twentieth as many of each kind of special worlds",
+    )
     parser.add_argument("--steps", type=int, default=700, help="steps with faults (default %(default)s)")
     parser.add_argument("--jobs", type=int, default=2, help="processes (default %(default)s)")
     parser.add_argument("--stop-after", type=int, default=0, help="end after this many failures (default: never)")
@@ -97,7 +105,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="print the result as JSON, for programs")
     options = parser.parse_args(argv)
     _quiet()
-    seeds = range(options.first, options.first + options.seeds)
+    seeds = [*range(options.first or 0, (options.first or 0) + options.seeds)]
+    if options.first is None:
+        seeds += [seed for kind in SPECIAL for seed in kind[: options.seeds // 20]]
     started = time.perf_counter()
     counts: Counter[str] = Counter()
     failures: list[Failure] = []

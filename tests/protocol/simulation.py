@@ -64,14 +64,14 @@ from tests.protocol.process import INDEX_SIZES, Process
 from tests.protocol.programs import accept_losses, drive, give_up_replaced, repair_chunk_markers, repair_log, reset
 from tests.protocol.watch import Watch
 
-__all__ = ["World"]
+__all__ = ["LOSSY", "MARKER_FILES", "World"]
 
 _WORLDS: Final = {WITH_KEYS: "worlds with objects of keys", MERGED: "worlds with objects of several partitions"}
 
-_NAMED: Final = range(20_000, 30_000)
+MARKER_FILES: Final = range(20_000, 30_000)
 """Seeds of worlds with marker files, apart from those that find the other mutants."""
 
-_LOSSY: Final = range(30_000, 40_000)
+LOSSY: Final = range(30_000, 40_000)
 """Seeds of worlds in which leaders lose records."""
 
 _ENOUGH: Final = 50_000
@@ -129,8 +129,8 @@ class World:
             paused=0.01 * level,
         )
         # Not drawn, so that all other seeds keep their events.
-        self.layout = NAMED if seed in _NAMED else {4: WITH_KEYS, 2: MERGED}.get(seed % 5, LAYOUT)
-        self.lossy = seed in _LOSSY
+        self.layout = NAMED if seed in MARKER_FILES else {4: WITH_KEYS, 2: MERGED}.get(seed % 5, LAYOUT)
+        self.lossy = seed in LOSSY
         self.indexed = seed % 5 in (1, 3) and not trim
         self.counts: Counter[str] = Counter({_WORLDS[self.layout]: 1} if self.layout in _WORLDS else {})
         self.on_data_loss = rng.choice(("skip", "fail"))

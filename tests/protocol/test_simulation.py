@@ -1,4 +1,4 @@
-"""The simulation with some 100 fixed seeds; `make simulate` has 10,000."""
+"""The simulation with some 100 fixed seeds; `make simulate` has 12,000."""
 
 from __future__ import annotations
 
