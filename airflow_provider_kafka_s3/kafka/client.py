@@ -297,7 +297,7 @@ def to_error(error: KafkaError | None, events: ClientEvents, *, what: str) -> Ka
     name = error.name() if error is not None else "_TIMED_OUT"
     reason = error.str() if error is not None else "no response in time"
     if name == "_TIMED_OUT" and "controller" in reason:
-        # No client sends anything before it knows the controller, so that says nothing about it.
+        # No client sends anything before it has found the controller, so that is no finding about it.
         reason = "no broker has responded: Timed out"
     cause, broker = _BROKER_PREFIX.sub("", reason, count=1), _BROKER_PREFIX.match(reason)
     message = f"{cause} ({f'broker {broker[1]}; ' if broker else ''}cannot {what})"

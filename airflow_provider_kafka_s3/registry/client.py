@@ -214,7 +214,7 @@ class RegistryClient:
         return tuple(resolved)
 
     def _get(self, path: str, kind: type[T]) -> T | None:
-        """The answer to a request, of any of the addresses; None if the registry does not have what it asks for."""
+        """The answer to a request, of any of the addresses; None if the registry does not have what is requested."""
         failures: list[_NoAnswer] = []
 
         def attempt() -> T | None:

@@ -43,7 +43,7 @@ def topic_errors(outcome: JobOutcome, topics: Iterable[str]) -> dict[str, KafkaS
         if result is None:
             errors[topic] = explain_output(outcome.output)
         elif (error := result.error) is not None:
-            # Of a JVM that has ended the driver knows no more; its output has the reason.
+            # The driver has no more of a JVM that has ended; its output has the reason.
             noticed = type(error) is SparkJobError and bool(outcome.output) and ends_with_the_jvm(str(error))
             errors[topic] = explain_output(outcome.output) if noticed else error
     for error in errors.values():

@@ -433,7 +433,7 @@ def test_a_commit_of_another_topic_does_not_hide_that_a_table_was_set_back(
     other.topic_table().add()
     assert [row["n"] for row in made.rows()] == [1, 100, 101]
     made.land({"n": 3})
-    with pytest.raises(TableRolledBackError, match="batches up to 2 are in, its newest snapshot with them says 1"):
+    with pytest.raises(TableRolledBackError, match="batches up to 2, its newest snapshot with them 1"):
         made.topic_table().add()
 
 

@@ -1,4 +1,4 @@
-"""What the protocol knows of documents that follow the log of a topic.
+"""What the protocol needs of documents that follow the log of a topic.
 
 They are made from plans, manifests and the marker, and no step depends on them. One that is missing, old or damaged is
 written again by the next batch, run or repair, whoever was to write it.

@@ -273,7 +273,7 @@ def hive_text(text: str) -> str:
 
 
 def _avro_type(kind: Any) -> Any:
-    """The type that Hive's reader of Avro has: of the logical types of times it knows dates and milliseconds."""
+    """The type that Hive's reader of Avro has: of the logical types of times it has dates and milliseconds."""
     types = pa.types
     if isinstance(kind, pa.StructType):
         return pa.struct([pa.field(one.name, _avro_type(one.type)) for one in kind])

@@ -112,8 +112,8 @@ def last_batch(table: Table, name: str) -> int:
         noted = 0 if any(_noted(snapshot, name) == last for snapshot in beside) else last
     if noted != last:
         raise TableRolledBackError(
-            f"table {'.'.join(table.name())}: its property {name} says that batches up to {last} are in, its newest "
-            f"snapshot with them says {noted}, so it was set back to an earlier snapshot. Nothing was changed. Roll it "
+            f"table {'.'.join(table.name())}: its property {name} has batches up to {last}, its newest "
+            f"snapshot with them {noted}, so it was set back to an earlier snapshot. Nothing was changed. Roll it "
             f"forward again; or, if the batches behind {noted} are to be added once more, set the property to {noted}"
         )
     return last
@@ -131,7 +131,7 @@ def _newest(table: Table, name: str) -> int | None:
 
 
 def _noted(snapshot: Snapshot, name: str) -> int | None:
-    """The number by the summary of a snapshot; None: it says nothing."""
+    """The number in the summary of a snapshot; None: it has none."""
     number = None if snapshot.summary is None else snapshot.summary.additional_properties.get(name)
     return None if number is None else int(number)
 
@@ -144,8 +144,8 @@ def stage(table: Table, change: Change) -> Transaction:
         _stage_schema(table, transaction, change.schema)
     numbers = {change.name: str(change.last), losses_property(change.name): str(change.losses)}
     transaction.set_properties({**numbers, **dict(change.properties)})
-    # Of all topics of the table, so that the newest snapshot shows whether it was set back; and not as their properties
-    # say, since a commit of one topic would hide that another one was set back.
+    # Of all topics of the table, so that the newest snapshot shows whether it was set back; and not those of their
+    # properties, since a commit of one topic would hide that another one was set back.
     others = {name: _newest(table, name) for name in table.properties if name.startswith((PREFIX, _LOSSES))}
     noted = {name: str(number) for name, number in others.items() if number is not None}
     update = transaction.update_snapshot(snapshot_properties={**noted, **numbers})
@@ -187,7 +187,7 @@ def commit(
     retrier: Retrier,
     is_done: Callable[[Table], bool],
 ) -> tuple[Table, bool]:
-    """Send a change until a fresh look at the table says that it is needed no more.
+    """Send a change until a fresh look at the table shows that it is needed no more.
 
     Args:
         load: loads the table anew.
@@ -214,7 +214,7 @@ def commit(
         sent[transaction._snapshot_producers[-1]._snapshot_id] = transaction
         try:
             _send(table, transaction)
-        except Exception as e:  # refused, not carried out, or carried out: the next look tells
+        except Exception as e:  # refused, not carried out, or carried out: the next look shows which
             if is_terminal(e):
                 raise
             unknown += not is_lost_race(e)

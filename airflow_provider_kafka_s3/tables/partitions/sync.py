@@ -32,7 +32,7 @@ LOOK_BACK: Final = 4
 
 _IN_A_REQUEST: Final = 100
 _SCHEMES: Final = ("s3", "s3a", "s3n")
-"""All of one file system: a table has the scheme that its engine knows."""
+"""All of one file system: a table has the scheme that its engine supports."""
 
 
 @dataclass(frozen=True)
