@@ -58,7 +58,7 @@ with DAG(dag_id="kafka_to_s3_compact", schedule="@daily", **OF_BOTH):
         starting_offsets="earliest",
         format=JsonLines(compression="zstd"),
         partitioner=Daily(),
-        rotation=Rotation(merge_partitions=True),
+        rotation=Rotation(merge_partitions=True, max_bytes=512 * 1024 * 1024),
     )
     expire = KafkaS3ExpireOperator(
         task_id="expire",

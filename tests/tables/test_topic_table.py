@@ -20,30 +20,40 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from airflow_provider_kafka_s3.batch.expiry import read_expiry
 from airflow_provider_kafka_s3.batch.given_away import begin_table, owning_tables
+from airflow_provider_kafka_s3.batch.request import RunRequest
 from airflow_provider_kafka_s3.cli import main
 from airflow_provider_kafka_s3.config import (
     AvroConverter,
     ByField,
     Chain,
+    Daily,
     FieldTime,
     Hourly,
     JsonLines,
+    Landed,
+    Layout,
     Parquet,
     RawBytes,
+    Rotation,
     SiblingObjects,
     TimePattern,
 )
+from airflow_provider_kafka_s3.config.tables import TableSettings
 from airflow_provider_kafka_s3.exceptions import ConfigurationError, MissingObjectError, TableRolledBackError
 from airflow_provider_kafka_s3.maintenance.expiry_rule import Expired, ExpiryRule
+from airflow_provider_kafka_s3.pipeline import TopicPipeline
 from airflow_provider_kafka_s3.reading.landed_elsewhere import landed_elsewhere
+from airflow_provider_kafka_s3.reading.landed_source import LandedSource
 from airflow_provider_kafka_s3.reading.snapshot import Snapshot
+from airflow_provider_kafka_s3.retry import Retrier
 from airflow_provider_kafka_s3.schemas.field_ids import field_id
+from airflow_provider_kafka_s3.storage.durable import DurableStore
 from airflow_provider_kafka_s3.storage.s3 import S3Settings
 from airflow_provider_kafka_s3.tables.iceberg import topic_table
 from airflow_provider_kafka_s3.tables.iceberg.catalog import file_properties, open_catalog
 from airflow_provider_kafka_s3.tables.iceberg.commit import last_batch
 from airflow_provider_kafka_s3.tables.iceberg.table_files import TableFiles
-from airflow_provider_kafka_s3.tables.iceberg.topic_table import Difference
+from airflow_provider_kafka_s3.tables.iceberg.topic_table import Difference, TopicTable
 from dev.iceberg_catalog import IcebergCatalog
 from dev.iceberg_readers import duckdb_with_iceberg
 from tests.tables.conftest import CREDENTIALS, NAMESPACE, TableOfTopic, schema_of
@@ -79,6 +89,27 @@ def test_a_table_has_each_batch_once_however_often_it_is_added(table_of: Callabl
     table = made.catalog.load_table(made.table)
     assert last_batch(table, made.topic_table().name) == 3
     assert table.properties["gc.enabled"] == "false"
+
+
+def test_lines_of_small_objects_are_rows_of_a_table_by_their_compaction(table_of: Callable[..., TableOfTopic]) -> None:
+    """Another pipeline makes one file of Parquet of them, which the table has; later small objects are added once."""
+    made = table_of(partitioner=Daily())
+    rotation = Rotation(merge_partitions=True)
+    files = msgspec.structs.replace(made.topic.layout, topics_dir="compacted", rotation=rotation)
+    made.topic.layout = Layout(topics_dir="lake", format=JsonLines())
+    store = DurableStore(made.topic.bucket, Retrier())
+    source = LandedSource(store, Landed(pipeline="orders-to-lake", topics_dir="lake"))
+    compacted = TopicPipeline(store, source, topics_dir="compacted", pipeline="orders-by-day", topic="orders")
+    for run in range(2):
+        for n in range(3):
+            for partition in range(2):
+                value = json.dumps({"n": 6 * run + 2 * n + partition, "name": "b"}).encode()
+                made.topic.append(value, partition=partition, timestamp=n * 3_600_000)
+            made.topic.land(f"{run}, hour {n}")
+        compacted.land(RunRequest(run=f"run-{run}", offsets="incremental", layout=files, starting="earliest"))
+        added = TopicTable(made.catalog, made.table, compacted.log, TableSettings()).add()
+        assert (added.first, added.files, added.records) == (run + 1, 1, 6)
+    assert sorted(row["n"] for row in made.rows()) == [*range(12)]
 
 
 def test_new_fields_and_wider_types_come_with_the_first_batch_that_has_them(
