@@ -170,8 +170,13 @@ class TopicRun:
         partitions = self.source.describe(self.topic).partitions
         log_ends = self.source.log_ends(self.topic, partitions, self.request.isolation)
         ends = {p: end.offset for p, end in log_ends.items()}
-        refuse_shorter_log(self.source, self.topic, view.marker, ends)
-        refuse_replaced_log(self.source, self.log, view, log_ends)
+        try:
+            refuse_shorter_log(self.source, self.topic, view.marker, ends)
+            refuse_replaced_log(self.source, self.log, view, log_ends)
+        except DataLossError:
+            # The ends may be those of a topic that was created again since the first look.
+            require_topic_id(self.source, self.log, view.topic_id, cluster_id=view.marker.cluster_id)
+            raise
         window: OffsetWindow | None = None
         landed = pipeline_source(self.source)
         if landed is None:
@@ -244,8 +249,11 @@ class TopicRun:
 
         Raises:
             ConfigurationError: some offsets of a range are landed or claimed already.
+            TopicRecreatedError: the source was reset since the run began.
         """
         ranges = source.ranges(self.topic, claim, self.request.layout)
+        # What was read of the source until now is of one incarnation.
+        require_topic_id(source, self.log, view.topic_id, cluster_id=view.marker.cluster_id)
         chosen: list[LandedRange] = []
         for partition, of_partition in itertools.groupby(ranges, key=lambda part: part.partition):
             overlapping = [*of_partition]

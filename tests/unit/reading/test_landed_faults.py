@@ -270,6 +270,33 @@ def test_a_source_whose_topic_was_created_again_is_not_read_as_the_same() -> Non
     assert Counter(landed(topic)) == Counter([*range(12), 100])
 
 
+def test_a_source_that_is_reset_while_a_run_looks_at_it_is_not_read_as_the_same() -> None:
+    """The run has looked at the old topic before, and finds offsets of the new one: it pins and plans nothing."""
+    topic, looks = raw(), 0
+    land(topic, "1")
+
+    def choose(request: Request) -> None:
+        nonlocal looks
+        looks += request.operation == "get" and request.key == "lake/_kafka_s3/orders-to-lake/orders/marker.json"
+        if looks == 2:
+            looks += 1
+            topic.kafka.create_topic("orders", 2)
+            topic.pipeline.reset(operator="me")
+            topic.append(*(b'{"n":%d}' % n for n in range(100, 120)), timestamp=HOUR)
+            topic.land("new")
+
+    before = process(topic).log.read_marker()
+    for settings in ({}, {"offsets": "data_interval", "window": {0: (0, 20)}}):
+        looks = 0
+        with pytest.raises(TopicRecreatedError):
+            land(topic, f"2 {settings}", FaultyStore(topic.bucket, choose=choose), **settings)
+        assert process(topic).log.read_marker() == before
+        assert process(topic).log.read_plan(2) is None
+    process(topic).reset(operator="me")
+    land(topic, "3")
+    assert Counter(landed(topic)) == Counter([*range(12), *range(100, 120)])
+
+
 def test_a_record_from_the_future_ends_no_window_without_a_word() -> None:
     """As from Kafka: the window is refused with the record's time, or read to the end."""
     topic = Topic(RAW)
