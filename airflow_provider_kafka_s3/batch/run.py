@@ -260,8 +260,9 @@ class TopicRun:
             inside = [part for part in overlapping if Offsets({partition: [(part.start, part.end)]}) <= claim]
             chosen += overlapping if widened else inside or overlapping[:1]
         known = view.marker.covered | view.claims
-        # Whole ranges are those of an open batch, for which the run waits, or which it completes.
-        whole = Offsets.of(part[:3] for part in chosen if Offsets.of([part[:3]]) <= known)
+        # Whole ranges are those of an open batch, for which the run waits, or which it completes. What the source has
+        # lost can be divided anywhere.
+        whole = Offsets.of(part[:3] for part in chosen if not part.batch or Offsets.of([part[:3]]) <= known)
         if twice := (Offsets.of(part[:3] for part in chosen) - whole) & known:
             raise ConfigurationError(
                 f"topic {self.topic!r}: offsets {twice} are landed or claimed already, and pipeline "

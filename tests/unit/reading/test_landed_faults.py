@@ -255,6 +255,20 @@ def test_what_the_source_accepts_as_lost_is_left_out_and_what_is_gone_is_an_erro
     assert landed(topic) == [n for n in range(12) if n != number]
 
 
+def test_of_what_the_source_has_lost_two_runs_record_parts() -> None:
+    """The first one has planned its part and stopped; the second one completes that batch, and records the rest."""
+    topic = raw(1)
+    land(topic, "1")
+    topic.append(*(b'{"n":%d}' % n for n in range(20)), timestamp=HOUR)
+    topic.pipeline.run(topic.request("stuck")).advance()
+    topic.pipeline.abandon(2, release="lost", reason="stuck", operator="me")
+    plan = process(topic).run(request("2", limits=Limits(records_per_run=3))).advance()
+    assert getattr(plan, "claim", None) == Offsets({0: [(2, 5)]})
+    assert land(topic, "3", limits=Limits(records_per_run=7)).target == Offsets({0: [(2, 9)]})
+    assert land(topic, "4").target == Offsets({0: [(9, 22)]})
+    assert landed(topic) == [*range(4)]
+
+
 def test_a_source_whose_topic_was_created_again_is_not_read_as_the_same() -> None:
     """Nothing is landed until the pipeline is reset, too; then the new topic is landed from its beginning."""
     topic = raw()
