@@ -1,7 +1,8 @@
 """A pipeline of the simulation that reads what another one has landed, in place of Kafka, at the same time.
 
 Both have their faults, people and invariants. The one below is that of :mod:`tests.protocol.simulation`: it lands,
-abandons, is reset, and loses objects while this one reads them; somebody accepts some of these losses.
+abandons, is reset, and loses objects while this one reads them; somebody accepts some of these losses. In some worlds
+people also expire objects of the one below: those that this one has landed, or old ones.
 """
 
 from __future__ import annotations
