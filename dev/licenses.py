@@ -35,6 +35,7 @@ ACCEPTED: Final[Mapping[str, str]] = {
     "protobuf": "BSD-3-Clause, by the text in its metadata",
     "text-unidecode": "the Artistic License or the GPL, by choice; it is never distributed with this package",
     "thrift": "Apache-2.0, by the text in its metadata",
+    "universal_pathlib": "MIT, by the LICENSE in its wheel; the metadata for Airflow 2.11 have none",
 }
 """Packages whose metadata do not show that they may be used, and why they may."""
 
