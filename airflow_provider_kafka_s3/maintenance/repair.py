@@ -428,6 +428,9 @@ def _decided(committer: Committer, planned: range, known: Marker | None, *, dry_
         for plan, decision in decided:
             amended = committer.log.amended_keys(plan.batch)[0] if plan.batch in missing else frozenset()
             left = [entry for entry in missing.get(plan.batch, ()) if entry.key not in amended]
+            if amended and not dry_run:
+                # They are accepted as lost, and must not become visible later.
+                committer.objects.abort([entry for entry in missing[plan.batch] if entry.key in amended])
             # A table has complete batches only.
             of_tables = given_away.tables(plan, left)
             left = [entry for entry in left if entry.key not in of_tables]

@@ -9,6 +9,7 @@ import pytest
 
 from airflow_provider_kafka_s3.documents import addresses
 from airflow_provider_kafka_s3.documents.manifest import Manifest
+from airflow_provider_kafka_s3.maintenance.accept_loss import record_gone
 from airflow_provider_kafka_s3.maintenance.repair import GoneRule, Repaired, repair
 from airflow_provider_kafka_s3.maintenance.reset import reset
 from airflow_provider_kafka_s3.storage.memory import MemoryStore
@@ -145,6 +146,18 @@ def test_no_upload_of_a_batch_that_is_completed_stays_pending(pipeline: Pipeline
         assert done.marker.resolved == ((1, 3),)
         assert len([*bucket.pending_uploads("")]) == (len(decision.objects) if dry_run else 0)
     pipeline.check()
+
+
+def test_no_upload_of_an_object_that_was_accepted_as_lost_stays_pending(pipeline: Pipeline) -> None:
+    """Whoever accepted the loss of a refused upload ended before it was aborted; it cannot become visible later."""
+    driver, decision = pipeline.decides("second")
+    lost, *others = decision.objects
+    for entry in others:
+        driver.store.complete(entry.key, entry.upload_id, entry.upload_parts())
+    record_gone(driver.committer, 2, {lost.key}, reason="refused", operator="me")
+    assert repair(pipeline.engine.committer, start={}).marker.resolved == ((1, 3),)
+    assert [*pipeline.bucket.pending_uploads("")] == []
+    check_landed(pipeline.bucket, pipeline.kafka, recovered=True)
 
 
 def test_only_what_a_second_look_does_not_find_either_is_gone(pipeline: Pipeline) -> None:
