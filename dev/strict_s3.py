@@ -23,6 +23,7 @@ from dev.customer_keys import CustomerKeys
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+    from moto.s3.models import S3Backend
 
 __all__ = ["StrictS3"]
 
@@ -65,19 +66,13 @@ class StrictS3:
 
     def create_bucket(self, name: str) -> None:
         """Make a bucket without a request."""
-        from moto.core.models import DEFAULT_ACCOUNT_ID
-        from moto.s3.models import s3_backends
-
         with self._lock:
-            s3_backends[DEFAULT_ACCOUNT_ID]["aws"].create_bucket(name, "us-east-1")
+            _backend().create_bucket(name, "us-east-1")
 
     def remove_bucket(self, name: str) -> None:
         """Remove a bucket and all it holds, without a request; without effect if it is gone."""
-        from moto.core.models import DEFAULT_ACCOUNT_ID
-        from moto.s3.models import s3_backends
-
         with self._lock:
-            backend = s3_backends[DEFAULT_ACCOUNT_ID]["aws"]
+            backend = _backend()
             if name in backend.buckets:
                 # moto deletes only an empty bucket, like S3.
                 backend.buckets[name].keys.clear()
@@ -135,6 +130,14 @@ class StrictS3:
             if existing.etag.strip('"') != expected:
                 return 412, "PreconditionFailed", "The If-Match condition did not hold."
         return None
+
+
+def _backend() -> S3Backend:
+    """The S3 of moto that all servers of this process share."""
+    from moto.core.models import DEFAULT_ACCOUNT_ID
+    from moto.s3.models import s3_backends
+
+    return s3_backends[DEFAULT_ACCOUNT_ID]["aws"]
 
 
 def _digests_match(environ: WSGIEnvironment) -> bool:

@@ -166,17 +166,13 @@ class TopicRun:
             if (pending := view.open_reset) is None:
                 break
             finish_reset(self.committer, view, pending)
-        require_topic_id(self.source, self.log, view.topic_id, cluster_id=view.marker.cluster_id)
         partitions = self.source.describe(self.topic).partitions
         log_ends = self.source.log_ends(self.topic, partitions, self.request.isolation)
+        # Behind the ends, so that they are those of the topic in the log, and not of one that was created again.
+        self._require_topic(view)
         ends = {p: end.offset for p, end in log_ends.items()}
-        try:
-            refuse_shorter_log(self.source, self.topic, view.marker, ends)
-            refuse_replaced_log(self.source, self.log, view, log_ends)
-        except DataLossError:
-            # The ends may be those of a topic that was created again since the first look.
-            require_topic_id(self.source, self.log, view.topic_id, cluster_id=view.marker.cluster_id)
-            raise
+        refuse_shorter_log(self.source, self.topic, view.marker, ends)
+        refuse_replaced_log(self.source, self.log, view, log_ends)
         window: OffsetWindow | None = None
         landed = pipeline_source(self.source)
         if landed is None:
@@ -228,6 +224,10 @@ class TopicRun:
         self._pinned_from = view if stored == record else None
         return stored
 
+    def _require_topic(self, view: View) -> str:
+        """The topic's id; an error if it is not that of the log, see :func:`require_topic_id`."""
+        return require_topic_id(self.source, self.log, view.topic_id, cluster_id=view.marker.cluster_id)
+
     def _whole(self, target: Offsets, view: View, *, widened: bool = False) -> Offsets:
         """The offsets of a target that can be read as a whole, see :meth:`_ranges`."""
         landed = pipeline_source(self.source)
@@ -253,7 +253,7 @@ class TopicRun:
         """
         ranges = source.ranges(self.topic, claim, self.request.layout)
         # What was read of the source until now is of one incarnation.
-        require_topic_id(source, self.log, view.topic_id, cluster_id=view.marker.cluster_id)
+        self._require_topic(view)
         chosen: list[LandedRange] = []
         for partition, of_partition in itertools.groupby(ranges, key=lambda part: part.partition):
             overlapping = [*of_partition]
@@ -379,7 +379,7 @@ class TopicRun:
         if (pending := view.open_reset) is not None:
             finish_reset(self.committer, view, pending)
             return None
-        topic_id = require_topic_id(self.source, self.log, view.topic_id, cluster_id=view.marker.cluster_id)
+        topic_id = self._require_topic(view)
         free = record.target - covered - view.claims
         if free:
             plan = self._append(record, view, free, topic_id)

@@ -68,13 +68,11 @@ class _Latest:
     Attributes:
         etag: of its marker.
         marker: as it was read.
-        expired: objects that were deleted on purpose, or will be.
         snapshot: of the batches up to the first one that is not complete.
     """
 
     etag: str
     marker: Marker
-    expired: ExpiredObjects
     snapshot: Snapshot
 
 
@@ -275,10 +273,14 @@ class LandedSource(PipelineSource):
     def _latest(self, topic: str) -> _Latest:
         """The state of a topic; what it has read of the log is kept until a batch is added, or objects expire."""
         marker, etag = self._marker(topic)
-        expired = expired_objects(topic_log := self._log(topic))
-        latest = self._states.get(topic)
-        if latest is None or (latest.etag, latest.expired) != (etag, expired):
-            latest = self._states[topic] = _Latest(etag, marker, expired, Snapshot(topic_log))
+        topic_log, latest = self._log(topic), self._states.get(topic)
+        # Objects may expire while the marker stays.
+        if (
+            latest is None
+            or latest.etag != etag
+            or latest.snapshot.coverage.expired_objects != expired_objects(topic_log)
+        ):
+            latest = self._states[topic] = _Latest(etag, marker, Snapshot(topic_log))
         return latest
 
 

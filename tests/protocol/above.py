@@ -142,11 +142,9 @@ class Above(World):
             self.below.spawn("operator", lambda p: withdraw(self.below, p))
 
     def _expire(self, *, at_once: bool) -> Process:
-        landed_in = Landed(pipeline=_ADDRESS.pipeline, topics_dir=_ADDRESS.topics_dir)
-        if self._expires_old and self.rng.random() < 0.5:
-            rule = expiry_rule(self.below, landed_in=None, at_once=at_once)
-        else:
-            rule = expiry_rule(self.below, landed_in=landed_in, at_once=at_once)
+        is_old = self._expires_old and self.rng.random() < 0.5
+        landed_in = None if is_old else Landed(pipeline=_ADDRESS.pipeline, topics_dir=_ADDRESS.topics_dir)
+        rule = expiry_rule(self.below, landed_in=landed_in, at_once=at_once)
         verify = self.rng.random() < 0.3
         return self.below.spawn("operator", lambda p: expire(self.below, p, rule, verify=verify))
 
@@ -194,7 +192,7 @@ class Above(World):
         for key in self.below.watch.deleted:
             batch = self.below.watch.batch_of(key)
             assert batch is not None
-            (entry,) = (entry for entry in state.manifests[batch].objects if entry.key == key)
+            entry = self.below.watch.entry_of(batch, key)
             if key not in state.amended.get(batch, ()) and not state.may_be_deleted(batch, entry):
                 batches.add(batch)
         return sorted(batches)

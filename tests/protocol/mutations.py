@@ -350,8 +350,8 @@ MUTATIONS: Final = (
         (
             Edit(
                 f"{BATCH}/run.py",
-                "            refuse_replaced_log(self.source, self.log, view, log_ends)\n        except DataLossError",
-                "        except DataLossError",
+                "        refuse_replaced_log(self.source, self.log, view, log_ends)\n        window: OffsetWindow",
+                "        window: OffsetWindow",
             ),
         ),
         first=30_000,

@@ -189,10 +189,10 @@ def withdraw(world: World, process: Process) -> None:
 def expiry_rule(world: World, *, landed_in: Landed | None, at_once: bool) -> ExpiryRule:
     """A rule about objects of any age, or of those whose records are older than most."""
     rng = world.rng
-    by_age = rng.choice((None, world.environment.clock / 1000 - rng.choice((0.0, 0.005, 0.02))))
-    older_than = 0.0 if by_age is None and landed_in is None else by_age
+    before = rng.choice((None, world.environment.clock / 1000 - rng.choice((0.0, 0.005, 0.02))))
+    of_any_age = None if landed_in is not None else 0.0
     return ExpiryRule(
-        older_than=older_than if older_than in (None, 0.0) else world.now + _LATER - older_than,
+        older_than=of_any_age if before is None else world.now + _LATER - before,
         landed_in=landed_in,
         least_age=0.0,
         grace=0.0 if at_once else rng.choice((0.0, 20.0, 200.0)),

@@ -105,7 +105,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="print the result as JSON, for programs")
     options = parser.parse_args(argv)
     _quiet()
-    seeds = [*range(options.first or 0, (options.first or 0) + options.seeds)]
+    first = options.first or 0
+    seeds = [*range(first, first + options.seeds)]
     if options.first is None:
         seeds += [seed for kind in SPECIAL for seed in kind[: options.seeds // 20]]
     started = time.perf_counter()

@@ -21,60 +21,50 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL + 1, logger="airflow_provider_kafka_s3")
 
 
+def seen_in(seeds: range, *, steps: int = STEPS, trim: bool = False) -> Counter[str]:
+    """The events of some seeds, none of which breaks an invariant."""
+    seen: Counter[str] = Counter()
+    for seed in seeds:
+        outcome = run_seed(seed, steps=steps, trim=trim)
+        if isinstance(outcome, Failure):
+            pytest.fail(f"{outcome.details}\nseed {seed}; replay: {replay_command(seed, steps)}")
+        seen += outcome
+    return seen
+
+
 @pytest.mark.parametrize("first", range(0, SEEDS_PER_TEST * TESTS, SEEDS_PER_TEST))
 def test_no_seed_breaks_an_invariant(first: int) -> None:
     """Crashes, zombies, lost and late answers, expired uploads: every invariant holds at every write."""
-    for seed in range(first, first + SEEDS_PER_TEST):
-        outcome = run_seed(seed, steps=STEPS)
-        if isinstance(outcome, Failure):
-            pytest.fail(f"{outcome.details}\nseed {seed}; replay: {replay_command(seed, STEPS)}")
+    seen_in(range(first, first + SEEDS_PER_TEST))
 
 
 def test_the_log_may_be_trimmed_without_harm_to_records() -> None:
     """Deleted control documents, which are forbidden, end runs with errors; no record is lost or twice."""
-    for seed in range(1_000, 1_012):
-        outcome = run_seed(seed, steps=STEPS, trim=True)
-        assert not isinstance(outcome, Failure), outcome
+    seen_in(range(1_000, 1_012), trim=True)
 
 
 def test_marker_files_name_the_newest_objects() -> None:
     """With DeviantArt's names: at every write they name a resolved object and do not go back; at the end the newest."""
-    seen: Counter[str] = Counter()
-    for seed in range(20_000, 20_012):
-        outcome = run_seed(seed, steps=STEPS)
-        assert not isinstance(outcome, Failure), outcome
-        seen += outcome
+    seen = seen_in(range(20_000, 20_012))
     assert seen["marker files"] > 12
 
 
 def test_a_log_without_landed_records_is_refused_and_no_other_is() -> None:
     """Leaders lose records and get others: no run succeeds while some of these never will be landed."""
-    seen: Counter[str] = Counter()
-    for seed in range(30_000, 30_012):
-        outcome = run_seed(seed, steps=STEPS)
-        assert not isinstance(outcome, Failure), outcome
-        seen += outcome
+    seen = seen_in(range(30_000, 30_012))
     assert seen["records lost by leaders"] > 50
     assert seen["pipelines that ended at a log without landed records"] > 1
 
 
 def test_a_pipeline_over_another_one_lands_what_that_one_has_landed() -> None:
     """Both run and fail at the same time, and the one below loses objects and is reset: no record is lost or twice."""
-    seen: Counter[str] = Counter()
-    for seed in range(LANDED.start, LANDED.start + 4):
-        outcome = run_seed(seed, steps=250)
-        assert not isinstance(outcome, Failure), f"seed {seed}: {outcome}"
-        seen += outcome
+    seen = seen_in(LANDED[:4], steps=250)
     assert seen["batches of a pipeline over another one"] > 12
 
 
 def test_what_is_deleted_on_purpose_is_in_another_pipeline_or_old_and_is_recorded() -> None:
     """People expire objects while both pipelines land, and withdraw that: no last copy is deleted, none comes back."""
-    seen: Counter[str] = Counter()
-    for seed in range(EXPIRING.start, EXPIRING.start + 5):
-        outcome = run_seed(seed, steps=250)
-        assert not isinstance(outcome, Failure), f"seed {seed}: {outcome}"
-        seen += outcome
+    seen = seen_in(EXPIRING[:5], steps=250)
     assert seen["objects expired"] > seen["objects expired that another pipeline has"] > 40
     assert seen["batches kept from expiry"] > 2
 
@@ -86,11 +76,7 @@ def test_a_seed_replays_to_the_same_end() -> None:
 
 def test_every_simulated_event_occurs() -> None:
     """A simulation without faults would prove nothing: each kind of event happens in a few dozen seeds."""
-    seen: Counter[str] = Counter()
-    for seed in range(3_000, 3_040):
-        outcome = run_seed(seed, steps=STEPS)
-        assert not isinstance(outcome, Failure), outcome
-        seen += outcome
+    seen = seen_in(range(3_000, 3_040))
     rare = {
         "indexes deleted",
         "indexes forged",

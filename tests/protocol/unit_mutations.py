@@ -1039,8 +1039,8 @@ UNIT_MUTATIONS: Final = (
         (
             Edit(
                 f"{PACKAGE}/reading/landed_source.py",
-                "        if latest is None or (latest.etag, latest.expired) != (etag, expired):\n",
-                "        if latest is None or latest.etag != etag:\n",
+                "            or latest.snapshot.coverage.expired_objects != expired_objects(topic_log)\n",
+                "",
             ),
         ),
         test=f"{_UNIT}/reading/test_landed_faults.py::test_what_expires_behind_the_plan_is_recorded_as_a_gap_once",

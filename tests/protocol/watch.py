@@ -100,7 +100,7 @@ class Watch:
         if batch is None or not self.state.is_resolved(batch):
             self.fail(f"I12 object {stored.key}, which no resolved batch has, was deleted")
         assert batch is not None
-        entry = next(entry for entry in self.state.manifests[batch].objects if entry.key == stored.key)
+        entry = self.entry_of(batch, stored.key)
         waiting = () if expiry is None else expiry.waiting
         records = tuple(one for one in waiting if one.has_begun and one.objects.has(batch, entry))
         if not records and not self.state.is_deleted(batch, entry):
@@ -134,6 +134,10 @@ class Watch:
         """The committed batch that lists a key."""
         return self._listed.get(key)
 
+    def entry_of(self, batch: int, key: str) -> ObjectEntry:
+        """The object of a committed batch at a key."""
+        return next(entry for entry in self.state.manifests[batch].objects if entry.key == key)
+
     # -- control documents --------------------------------------------------------------------------------------------
 
     def _on_control(self, name: str, before: StoredObject | None, after: StoredObject) -> None:
@@ -157,11 +161,11 @@ class Watch:
         elif name == "marker.json" and old_marker is not None:
             marker = self.state.marker
             assert marker is not None
-            before_it, behind_it = ({n for a, b in m.resolved for n in range(a, b)} for m in (old_marker, marker))
+            old_batches, batches = {*old_marker.resolved_downward()}, {*marker.resolved_downward()}
             # A repair may complete several batches at once.
             if (
-                marker.revision - old_marker.revision not in {1, len(behind_it - before_it) or 1}
-                or before_it - behind_it
+                marker.revision - old_marker.revision not in {1, len(batches - old_batches) or 1}
+                or old_batches - batches
             ):
                 self.fail(f"I4 the marker went from revision {old_marker.revision} back to {marker.revision}")
             for plan, decision in self.state.committed():
@@ -242,7 +246,7 @@ class Watch:
         if batch is None or not self.state.is_resolved(batch):
             self.fail(f"I10 marker file {key} names {index}, which no resolved batch has")
         assert batch is not None
-        entry = next(one for one in self.state.manifests[batch].objects if one.key == index)
+        entry = self.entry_of(batch, index)
         return self.state.plans[batch].generation, entry.max_offset
 
     def check_chunk_markers(self, objects: Mapping[str, StoredObject]) -> int:
@@ -278,7 +282,7 @@ class Watch:
             self.fail(f"I2 stray: object {key} became visible and no commit lists it")
             return
         plan = self.state.plans[batch]
-        entry = next(entry for entry in self.state.manifests[batch].objects if entry.key == key)
+        entry = self.entry_of(batch, key)
         if f"{zlib.crc32(after.body):08x}" != entry.crc32:
             self.fail(f"I3 object {key} of batch {batch} does not have the records in its manifest")
         claim = plan.read
